@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Final
 
+    from holdfast.memory.memory import Memory
     from holdfast.shared import SharedMemory
 
 ANSWER_SECONDS: Final = read_seconds("HOLDFAST_TIMEOUT_MS", default=2.0)
@@ -35,7 +36,10 @@ PRUNING: Final = frozenset({"PostToolUse", "AfterTool"})
 """Events that shorten a tool output, also in a new memory."""
 MAX_WAITING: Final = 20
 """Events in the spool from which on a server that is not there has failed to start."""
+STORE_NAME: Final = "holdfast.db"
+"""As in `store.opening`."""
 MAX_SETTINGS_BYTES: Final = 1 << 20
+LOG: Final = "hooks.log"
 IS_LINUX: bool = sys.platform.startswith("linux")
 """Whether the folders of the user are known without `platformdirs`."""
 
@@ -66,27 +70,35 @@ def run(home: str) -> None:
 def answer(home: str, data: bytes) -> dict[str, Any]:
     """Return the answer to an event; if memory fails, nothing, or the line about it that the host shows."""
     folder = home or _default_folder()
+    name = ""
     event = ""
     try:
         read = json.loads(data or b"{}")
         payload = read if isinstance(read, dict) else {}
         event = str(payload.get("hook_event_name") or "")
         project = str(payload.get("cwd") or os.getcwd())
-        folder = find_folder(home, project=project) or str(_find_memory(home, project).folder)
+        folder, name = _find_place(home, project)
         if event in ARCHIVING:
-            _archive(folder, payload, lambda: _find_memory(home, project))
+            _archive(folder, name, payload, lambda: _find_memory(home, project))
             return {}
-        return _recall(folder, payload, lambda: _find_memory(home, project))
+        return _recall(folder, name, payload, lambda: _find_memory(home, project))
     except Exception as error:  # the host continues without memory  # noqa: BLE001
-        return _count_failure(folder, event, error)
+        return _count_failure(folder, name, event, error)
 
 
-def _archive(folder: str, payload: Mapping[str, Any], find_memory: Callable[[], SharedMemory]) -> None:
+def _archive(folder: str, name: str, payload: Mapping[str, Any], find_memory: Callable[[], SharedMemory]) -> None:
     """Store an event, and let the server handle it. The host does not wait until it has."""
-    spool.add(folder, payload)
+    spool.add(folder, payload, memory=name)
     if Breaker(folder).is_open:
         return
     server = client.find(folder)
+    if server is not None and not client.serves(server, name):  # none can be started in its folder
+        try:
+            _answer_in_time(lambda: _take_in(find_memory(), payload))
+        except TimeoutError:  # the event stays in the spool, and the next one of the session tries it again
+            if len(spool.names(folder)) > MAX_WAITING:
+                raise
+        return
     if server is None:
         _start(find_memory())
         waiting = len(spool.names(folder))
@@ -101,13 +113,16 @@ def _archive(folder: str, payload: Mapping[str, Any], find_memory: Callable[[], 
         return
 
 
-def _recall(folder: str, payload: Mapping[str, Any], find_memory: Callable[[], SharedMemory]) -> dict[str, Any]:
+def _recall(
+    folder: str, name: str, payload: Mapping[str, Any], find_memory: Callable[[], SharedMemory]
+) -> dict[str, Any]:
     """Ask the server for the answer to an event. If none runs, one is started, and a prompt is answered here."""
     breaker = Breaker(folder)
     if breaker.is_open:
         return {}
     server = client.find(folder)
-    if server is not None:
+    is_other = server is not None and not client.serves(server, name)
+    if server is not None and not is_other:
         try:
             output: dict[str, Any] = client.call(server, "hook", payload, timeout=ANSWER_SECONDS)
         except TimeoutError as error:
@@ -124,10 +139,12 @@ def _recall(folder: str, payload: Mapping[str, Any], find_memory: Callable[[], S
     else:
         output = _answer_in_time(lambda: _ask_store(memory, payload))
         breaker.recover()
+    if server is not None:
+        return output | _report_other(folder, name, server)
     try:
         _start(memory)
     except OSError as error:  # nothing can be archived, but what is there can be recalled
-        output |= _count_failure(folder, event, error)
+        output |= _count_failure(folder, name, event, error)
     return output
 
 
@@ -155,26 +172,51 @@ def _answer_in_time(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def _ask_store(memory: SharedMemory, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer an event in this process, by words alone: a model takes time to load."""
+    """Answer an event in this process."""
     from contextlib import suppress  # noqa: PLC0415 - only without a server
-
-    from msgspec.structs import replace  # noqa: PLC0415 - as above
 
     from holdfast.errors import HoldfastError  # noqa: PLC0415 - as above
     from holdfast.hooks.handlers import HostHooks  # noqa: PLC0415 - as above
+
+    with _open(memory, payload) as opened:
+        hooks = HostHooks(opened)
+        with suppress(HoldfastError, OSError):  # the server tries it again, and the event may be answered without it
+            hooks.take_in(str(memory.folder), memory=memory.name, session=str(payload.get("session_id") or ""))
+        return hooks.handle(payload)
+
+
+def _take_in(memory: SharedMemory, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Handle the events of a session that wait, in this process."""
+    from holdfast.hooks.handlers import HostHooks  # noqa: PLC0415 - only without a server
+
+    with _open(memory, payload) as opened:
+        session = str(payload.get("session_id") or "")
+        HostHooks(opened).take_in(str(memory.folder), memory=memory.name, session=session)
+    return {}
+
+
+def _open(memory: SharedMemory, payload: Mapping[str, Any]) -> Memory:
+    """Open a memory with the settings of the project, by words alone: a model takes time to load."""
+    from msgspec.structs import replace  # noqa: PLC0415 - only without a server
+
     from holdfast.memory.memory import Memory  # noqa: PLC0415 - as above
     from holdfast.settings import folder_of  # noqa: PLC0415 - as above
 
     settings = memory.projects.load(folder_of(str(payload.get("cwd") or ""))).settings
     by_words = replace(settings, embedding=replace(settings.embedding, provider="none"))
-    with Memory.open(memory.store, settings=by_words, is_personal=True) as opened:
-        hooks = HostHooks(opened)
-        with suppress(HoldfastError, OSError):  # the server tries it again, and the event may be answered without it
-            hooks.take_in(str(memory.folder), session=str(payload.get("session_id") or ""))
-        return hooks.handle(payload)
+    return Memory.open(memory.store, settings=by_words, is_personal=True)
 
 
 # --- the memory and its server ---------------------------------------------------
+
+
+def _find_place(home: str, project: str) -> tuple[str, str]:
+    """Return the folder of the memory of a project, and its name, as `SharedMemory.name` is."""
+    folder = find_folder(home, project=project)
+    if folder is not None:
+        return folder, os.path.realpath(os.path.join(folder, STORE_NAME))
+    memory = _find_memory(home, project)
+    return str(memory.folder), memory.name
 
 
 def find_folder(home: str, *, project: str) -> str | None:
@@ -189,7 +231,7 @@ def find_folder(home: str, *, project: str) -> str | None:
         if not IS_LINUX or is_set or any(map(_may_name_archive, files)):
             return None
     folder = home or _default_folder()
-    has_store = os.path.exists(os.path.join(folder, "holdfast.db"))
+    has_store = os.path.exists(os.path.join(folder, STORE_NAME))
     if not os.path.isabs(folder) or folder.endswith(".db") or not (has_store or _is_empty(folder)):
         return None
     return folder
@@ -247,9 +289,27 @@ def _start(memory: SharedMemory) -> None:
 # --- failures --------------------------------------------------------------------
 
 
-def _count_failure(folder: str, event: str, error: Exception) -> dict[str, Any]:
+def _report_other(folder: str, name: str, server: Mapping[str, Any]) -> dict[str, Any]:
+    """Log that the server of the folder serves another memory, and return the line that the host shows, once."""
+    line = (
+        f"process {server['pid']}, the server that runs in {folder}, serves {server['memory']}, not {name}: the agent "
+        f"uses {name} without a server, which takes longer. Stop that server, or start it with HOLDFAST_HOME set to "
+        "another folder; or name its memory as archive.path"
+    )
+    try:
+        with open(os.path.join(folder, LOG), encoding="utf-8", errors="replace") as file:
+            is_known = any(line in known for known in file)
+    except OSError:
+        is_known = False
+    if is_known:
+        return {}
+    _log(folder, line)
+    return {"systemMessage": f"Holdfast: {line}"}
+
+
+def _count_failure(folder: str, name: str, event: str, error: Exception) -> dict[str, Any]:
     """Log a failure, and return the line that the host shows if memory is not asked from now on."""
-    _log(folder, error)
+    _log(folder, f"{type(error).__name__}: {error}")
     breaker = Breaker(folder)
     try:
         breaker.fail()
@@ -257,7 +317,7 @@ def _count_failure(folder: str, event: str, error: Exception) -> dict[str, Any]:
     except OSError:  # it cannot be stored that the user knows, so each session begins with it
         is_new = event == "SessionStart"
     if breaker.failures > MAX_FAILURES and isinstance(error, TimeoutError):
-        _end_hung_server(folder)
+        _end_hung_server(folder, name)
     if not is_new:
         return {}
     line = (
@@ -267,10 +327,10 @@ def _count_failure(folder: str, event: str, error: Exception) -> dict[str, Any]:
     return {"systemMessage": line}
 
 
-def _end_hung_server(folder: str) -> None:
+def _end_hung_server(folder: str, name: str) -> None:
     """End a server that was started on demand and has not answered for a while; the next event starts another."""
     server = client.find(folder)
-    if server is not None and server.get("idle") is not None:
+    if server is not None and server.get("idle") is not None and client.serves(server, name):
         import signal  # noqa: PLC0415 - only for this
 
         try:
@@ -279,11 +339,11 @@ def _end_hung_server(folder: str) -> None:
             return
 
 
-def _log(folder: str, error: Exception) -> None:
-    line = f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {type(error).__name__}: {error}\n"
+def _log(folder: str, text: str) -> None:
+    line = f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}\n"
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        path = os.path.join(folder, "hooks.log")
+        path = os.path.join(folder, LOG)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "ab") as file:
             file.write(line.encode("utf-8", "replace"))

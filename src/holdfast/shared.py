@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.settings import ProjectSettings, Settings, load, user_files
-from holdfast.store.opening import local_file, locate_store
+from holdfast.store.opening import local_file, locate_store, name_memory
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
@@ -35,6 +35,11 @@ class SharedMemory:
     projects: ProjectSettings
     owner: Path | None
     warnings: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What messages and the file of the server name it by: never with a password."""
+        return name_memory(self.store, settings=self.settings)
 
     def open(self) -> Engine:
         """Open the engine; its sessions have the settings of their projects."""

@@ -32,7 +32,7 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
     """Show in the browser what was sent, what left, what came back and why."""
     require("holdfast ui", "starlette", "uvicorn", "httpx2", "jinja2", extra="server")
     from holdfast.server.inspector.web import address  # noqa: PLC0415 - an extra
-    from holdfast.server.process import Server, find, run  # noqa: PLC0415 - an extra
+    from holdfast.server.process import Server, find, run, say_other  # noqa: PLC0415 - an extra
     from holdfast.shared import find_memory  # noqa: PLC0415 - takes time
 
     memory = find_memory(home, project=Path.cwd())
@@ -42,7 +42,8 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
     def show(server: Server) -> None:
         url = address(server.url, server.token)
         if as_json:
-            echo(json.dumps({"url": url, "pid": server.pid, "home": str(folder)}))  # one line, for scripts
+            shown = {"url": url, "pid": server.pid, "home": str(folder), "memory": memory.name}
+            echo(json.dumps(shown))  # one line, for scripts
         else:
             echo(url)
         if opens:
@@ -51,6 +52,10 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
             webbrowser.open(url)
 
     running = find(folder)
+    if running is not None and not running.serves(memory.name):
+        if running.idle is None:
+            raise InputError(say_other(running, memory.name))
+        running = None  # it makes room
     if running is not None and running.socket_path:
         raise InputError(
             f"process {running.pid} serves this memory on {running.url}, which no browser can open: stop it first"
@@ -59,7 +64,15 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
         show(running)
         return
     with memory.open() as engine:
-        run(engine, home=folder, port=port, upstreams=None, on_start=show, outside=look_outside(memory))
+        run(
+            engine,
+            home=folder,
+            memory=memory.name,
+            port=port,
+            upstreams=None,
+            on_start=show,
+            outside=look_outside(memory),
+        )
 
 
 def look_outside(memory: SharedMemory) -> Outside:

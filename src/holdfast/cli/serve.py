@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from holdfast.cli.opening import print_warnings, require
 from holdfast.cli.options import as_json, home_option, tenant_option
 from holdfast.cli.output import echo, print_result
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InputError
 from holdfast.settings import folder_of
 from holdfast.settings.loading import project_file
+
+if TYPE_CHECKING:
+    from holdfast.shared import SharedMemory
 
 CHECK_SECONDS: Final = 5.0
 """How long a server may take to answer a check."""
@@ -69,7 +72,7 @@ def serve(
 
     memory = find_memory(home, project=None if project is None else project.absolute())
     if check:
-        _check(memory.folder, as_json=as_json)
+        _check(memory, as_json=as_json)
         return
     targets = Upstreams.parse(upstreams)
     print_warnings(memory.warnings)
@@ -79,7 +82,7 @@ def serve(
 
     def announce(server: Server) -> None:
         if as_json:
-            shown = {"url": server.url, "pid": server.pid, "home": str(memory.folder)}
+            shown = {"url": server.url, "pid": server.pid, "home": str(memory.folder), "memory": memory.name}
             echo(json.dumps(shown))  # one line, for scripts
         else:
             how = "unchanged, as a shadow: what would have been done is only recorded" if shadow else "with memory"
@@ -90,6 +93,7 @@ def serve(
         run(
             engine,
             home=memory.folder,
+            memory=memory.name,
             port=DEFAULT_PORT if port is None else port,
             socket_path=socket_path,
             upstreams=targets,
@@ -100,19 +104,23 @@ def serve(
         )
 
 
-def _check(folder: Path, *, as_json: bool) -> None:
+def _check(memory: SharedMemory, *, as_json: bool) -> None:
     """Print the address of the server of a memory.
 
     Raises:
         HoldfastError: None runs, or it does not answer.
+        InputError: The one that runs serves another memory.
     """
-    from holdfast.server.process import find  # noqa: PLC0415 - an extra
+    from holdfast.server.process import find, say_other  # noqa: PLC0415 - an extra
 
-    server = find(folder)
+    server = find(memory.folder)
     if server is None:
-        raise HoldfastError(f"no server runs for {folder}: start one with holdfast serve")
+        raise HoldfastError(f"no server runs for {memory.name}: start one with holdfast serve")
+    if not server.serves(memory.name):
+        raise InputError(say_other(server, memory.name))
     server.call("ping", timeout=CHECK_SECONDS)
-    print_result({"url": server.url, "pid": server.pid, "home": str(folder)}, server.url, as_json=as_json)
+    shown = {"url": server.url, "pid": server.pid, "home": str(memory.folder), "memory": memory.name}
+    print_result(shown, server.url, as_json=as_json)
 
 
 @click.command()

@@ -145,8 +145,10 @@ class HostHooks:
                 host.memory = self._choose(host.scope.project)
             return action(self, payload, host)
 
-    def take_in(self, folder: str, *, session: str = "") -> int:
+    def take_in(self, folder: str, *, memory: str = "", session: str = "") -> int:
         """Handle the events that wait in the spool of a folder, all or those of a session; return how many there were.
+
+        With the name of a memory, events of others are left there.
 
         Raises:
             StorageError: The store cannot take them. They stay in the spool.
@@ -155,6 +157,8 @@ class HostHooks:
         for name in spool.names(folder):
             event = spool.read(folder, name)
             if session and event is not None and event.get("session_id") != session:
+                continue
+            if memory and event is not None and event.get("memory", memory) != memory:
                 continue
             # An event is handled once, and before the next one of its session; another process may be handling it.
             with self._spool_lock, only_process(Path(folder, spool.FOLDER, spool.LOCK)) as is_only:

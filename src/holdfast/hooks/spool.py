@@ -25,8 +25,8 @@ _FIELDS: Final = ("hook_event_name", "session_id", "transcript_path", "cwd", "so
 """What is stored of an event. The others may have text of the conversation, with secrets that nobody has masked."""
 
 
-def add(home: str, payload: Mapping[str, Any]) -> None:
-    """Store an event in the folder of a memory, readable by its owner alone.
+def add(home: str, payload: Mapping[str, Any], *, memory: str = "") -> None:
+    """Store an event in the folder of a memory, readable by its owner alone. Memories of one folder differ by name.
 
     Raises:
         OSError: It cannot be stored.
@@ -34,6 +34,8 @@ def add(home: str, payload: Mapping[str, Any]) -> None:
     folder = os.path.join(home, FOLDER)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     stored = {name: payload[name] for name in _FIELDS if isinstance(payload.get(name), str)}
+    if memory:
+        stored["memory"] = memory
     path = os.path.join(folder, f"{time.time_ns():020d}-{os.getpid()}.json")
     descriptor = os.open(f"{path}.part", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:

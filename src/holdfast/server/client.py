@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 FILE: Final = "server.json"
-"""Describes the server of a memory: its address, process and token."""
+"""Describes the server of a folder: its address, process, token and memory."""
 LOCK: Final = "server.lock"
 """Is locked as long as the server runs."""
 
@@ -27,7 +27,7 @@ class CallError(Exception):
 
 
 def find(home: str) -> dict[str, Any] | None:
-    """Return the description of the server that runs for a memory; None if none runs."""
+    """Return the description of the server that runs for a folder; None if none runs."""
     try:
         with open(os.path.join(home, FILE), "rb") as file:
             description = json.load(file)
@@ -35,6 +35,11 @@ def find(home: str) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return description if is_running and isinstance(description, dict) else None
+
+
+def serves(server: Mapping[str, Any], memory: str) -> bool:
+    """Return whether a server serves the memory of this name. One of an earlier version does not say."""
+    return server.get("memory") in (None, "", memory)
 
 
 def call(server: Mapping[str, Any], method: str, params: Mapping[str, Any], *, timeout: float) -> Any:

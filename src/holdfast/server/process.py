@@ -54,6 +54,7 @@ class Server:
         port: The port on 127.0.0.1; 0 if it listens on a Unix socket.
         socket_path: The path of the socket; empty if it listens on a port.
         idle: After how many seconds without a request it stops, if it was started on demand.
+        memory: The name of the memory that it serves; empty if it is of an earlier version.
     """
 
     port: int
@@ -61,11 +62,16 @@ class Server:
     token: str
     idle: float | None = None
     socket_path: str = ""
+    memory: str = ""
 
     @property
     def url(self) -> str:
         """Its address."""
         return f"unix:{self.socket_path}" if self.socket_path else f"http://127.0.0.1:{self.port}"
+
+    def serves(self, memory: str) -> bool:
+        """Return whether it serves the memory of this name."""
+        return client.serves(asdict(self), memory)
 
     def call(self, method: str, *, timeout: float = 30.0, **params: Any) -> Any:
         """Call a method and return its result.
@@ -82,12 +88,23 @@ class Server:
 
 
 def find(home: Path) -> Server | None:
-    """Return the server that runs for a memory; None if there is none."""
+    """Return the server that runs for a folder; None if there is none."""
     description = client.find(str(home))
     try:
         return None if description is None else Server(**description)
     except TypeError:  # of another version
         return None
+
+
+def say_other(server: Server, memory: str) -> str:
+    """Return what to do about a server that serves another memory than this one, from the same folder."""
+    both = "start one of them with HOLDFAST_HOME set to another folder"
+    if "://" not in server.memory + memory:
+        both = "move one of them to another folder"
+    return (
+        f"process {server.pid} on {server.url} serves {server.memory}, not {memory}: name the memory that you mean "
+        f"with --home or archive.path, or stop that server first. To serve both, {both}"
+    )
 
 
 def start(home: Path, *, options: Sequence[str] | None = None) -> bool:
@@ -146,11 +163,11 @@ def find_or_start(home: Path, *, options: Sequence[str] | None = None) -> Server
 
 
 @contextmanager
-def _only_server(home: Path, *, on_demand: bool) -> Iterator[None]:
-    """Hold the lock of the server of a memory. A server that was started on demand makes room for one that was not.
+def _only_server(home: Path, *, memory: str, on_demand: bool) -> Iterator[None]:
+    """Hold the lock of the server of a folder. A server that was started on demand makes room for one that was not.
 
     Raises:
-        InputError: Another server runs for this memory.
+        InputError: Another server runs for this folder.
     """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     end = time.monotonic() + LOCK_SECONDS
@@ -167,6 +184,8 @@ def _only_server(home: Path, *, on_demand: bool) -> Iterator[None]:
             end = time.monotonic() + STOP_SECONDS + START_SECONDS
             os.kill(other.pid, signal.SIGTERM)
         if time.monotonic() > end:
+            if other is not None and not other.serves(memory):
+                raise InputError(say_other(other, memory))
             where = "another process" if other is None else f"process {other.pid} on {other.url}"
             raise InputError(f"{home} is served by {where}: use that server, or stop it first")
         time.sleep(0.02)
@@ -176,6 +195,7 @@ def run(
     engine: Engine,
     *,
     home: Path,
+    memory: str,
     port: int,
     socket_path: Path | None = None,
     upstreams: Upstreams | None,
@@ -186,10 +206,11 @@ def run(
 ) -> None:
     """Serve until stopped, or until nothing was asked for `idle` seconds. Without upstreams nothing is forwarded.
 
-    It listens on a port of 127.0.0.1, or on a Unix socket if `socket_path` names one.
+    It listens on a port of 127.0.0.1, or on a Unix socket if `socket_path` names one. `memory` is the name of what it
+    serves, by which clients know whether it is theirs.
 
     Raises:
-        InputError: The port or the path cannot be used, or another server runs for this memory.
+        InputError: The port or the path cannot be used, or another server runs for this folder.
     """
     import asyncio  # noqa: PLC0415 - slow to import
     import logging  # noqa: PLC0415 - as above
@@ -212,7 +233,7 @@ def run(
     trim_heap = _share_heap()
     activity = Activity()
     token = make_token()
-    rpc = Rpc(engine, home=home)
+    rpc = Rpc(engine, home=home, memory=memory)
     store = engine._memory.store
     identity = _identify(store.path)
     settings = engine.settings.server
@@ -254,7 +275,7 @@ def run(
 
     async def serve(bound: socket.socket) -> None:
         used = 0 if path else bound.getsockname()[1]
-        described = Server(port=used, socket_path=path, pid=os.getpid(), token=token, idle=idle)
+        described = Server(port=used, socket_path=path, pid=os.getpid(), token=token, idle=idle, memory=memory)
         task = asyncio.create_task(server.serve(sockets=[bound]))
         while not server.started and not task.done():
             await asyncio.wait({task}, timeout=0.01)
@@ -280,7 +301,7 @@ def run(
     with ExitStack() as stack:
         for observer in observers:
             stack.enter_context(add_observer(observer))
-        stack.enter_context(_only_server(home, on_demand=idle is not None))
+        stack.enter_context(_only_server(home, memory=memory, on_demand=idle is not None))
         bound = stack.enter_context(_listen(port, socket_path))
         # uvicorn raises the signal again once it has stopped, inside of its task.
         signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))

@@ -293,11 +293,13 @@ class Rpc:
     Args:
         engine: The memory.
         home: The folder in which events of hosts wait, for a server that takes them in.
+        memory: The name of the memory. Events of others may wait there too, and stay.
     """
 
-    def __init__(self, engine: Engine, *, home: Path | None = None) -> None:
+    def __init__(self, engine: Engine, *, home: Path | None = None, memory: str = "") -> None:
         self._engine = engine
         self._home = None if home is None else str(home)
+        self._name = memory
         self._hooks = HostHooks(
             engine._memory,
             choose=lambda project: engine._find_resources(project).memory,
@@ -335,7 +337,7 @@ class Rpc:
         Raises:
             StorageError: The store cannot take them. They stay in the spool.
         """
-        return 0 if self._home is None else self._hooks.take_in(self._home, session=session)
+        return 0 if self._home is None else self._hooks.take_in(self._home, memory=self._name, session=session)
 
     def look_again(self) -> None:
         """Archive what hosts have added to their transcripts after the event: some write the last reply later.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, unquote
 
 import platformdirs
 
 from holdfast.errors import EncryptionError, InputError, MissingExtraError, StorageError
 from holdfast.settings import Settings
+from holdfast.settings.schema import Postgres
 from holdfast.settings.trust import is_trusted, links_out_of
 
 if TYPE_CHECKING:  # the path of a memory is found without loading it
@@ -18,6 +21,10 @@ if TYPE_CHECKING:  # the path of a memory is found without loading it
     from holdfast.store.postgres import PostgresStore
 
 STORE_NAME: Final = "holdfast.db"
+_SIMPLE_ADDRESS: Final = re.compile(
+    r"postgres(ql)?://([^@/?#]*@)?(?P<host>[^@:,/?#\[\]]*(:\d*)?)(/(?P<database>[^@/?#]*))?(\?(?P<options>[^@?#]*))?"
+)
+"""An address in which a password cannot be taken for something else. Only libpq knows how to read the others."""
 HERE: Final = Path()
 """The working directory."""
 
@@ -85,6 +92,33 @@ def locate_store(path: Path | str | None, *, settings: Settings, folder: Path) -
     if address is not None:
         return address
     return str(store_file(path, settings=settings, folder=folder).absolute())
+
+
+def name_memory(store: str, *, settings: Settings) -> str:
+    """Return the name of what `locate_store` returned, the same for every process that uses it.
+
+    It is the path of the file, or the address without login and password, with the schema if that is not the default.
+    """
+    if "://" not in store:
+        return os.path.realpath(store)
+    schema = settings.postgres.schema
+    return _hide_login(store) + ("" if schema == Postgres().schema else f" (schema {schema})")
+
+
+def _hide_login(address: str) -> str:
+    simple = _SIMPLE_ADDRESS.fullmatch(address)
+    if simple is None:
+        try:
+            from holdfast.store.postgres import hide_password  # noqa: PLC0415 - hooks do not wait for it
+        except ImportError as error:
+            raise MissingExtraError("a memory on a PostgreSQL server", extra="postgres") from error
+        return hide_password(address)
+    options = dict(parse_qsl(simple["options"] or ""))
+    host, _, port = simple["host"].partition(":")
+    host = options.get("host", unquote(host)) or "localhost"
+    port = options.get("port", port)
+    database = options.get("dbname", unquote(simple["database"] or ""))
+    return f"postgresql://{host}{f':{port}' if port not in ('', '5432') else ''}/{database}"
 
 
 def store_file(path: Path | str | None, *, settings: Settings, folder: Path = HERE) -> Path:
