@@ -31,7 +31,9 @@ SETTINGS_READ: dict[str, list[str]] = {
     "chat": ["-p", "Hello.", "--model", "scripted:replies.jsonl"],
     "compact": ["--session", "notes"],
     "context": ["--session", "notes"],
+    "decrypt": [],
     "doctor": [],
+    "encrypt": [],
     "exclude": ["1"],
     "keep": ["12345678"],
     "export": ["export.jsonl"],
@@ -186,7 +188,7 @@ def test_every_command_is_tried() -> None:
 
 
 @pytest.mark.parametrize("command", sorted({*SETTINGS_READ, *NO_SETTINGS_READ}))
-def test_no_command_is_stopped(clone: Clone, command: str) -> None:
+def test_no_command_is_stopped(clone: Clone, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does what it does without the file, and says in one line what is ignored."""
     (clone.folder / "replies.jsonl").write_text('{"text": "Hello.", "repeat": true}\n')
     arguments = (SETTINGS_READ | NO_SETTINGS_READ)[command]
@@ -195,6 +197,12 @@ def test_no_command_is_stopped(clone: Clone, command: str) -> None:
     if command == "keep":
         stored = [clone.run("remember", f"The API is written in {name}", "--json") for name in ("Go", "Rust")]
         arguments = [json.loads(stored[0].stdout)["id"]]
+    if command in {"encrypt", "decrypt"}:
+        monkeypatch.setenv("STORE_KEY", "0123456789abcdef" * 4)
+        own = clone.home / "config" / "holdfast" / "holdfast.toml"
+        own.write_text('[archive]\nencryption_key = "env:STORE_KEY"\n')
+    if command == "decrypt":
+        assert clone.run("encrypt").returncode == 0
     clone.file.write_bytes(BROKEN_FILES["unknown key"])
     done = clone.run(command, *arguments, stdin=REQUESTS.get(command, ""))
     assert done.returncode == 0, done.stderr
