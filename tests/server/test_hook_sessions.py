@@ -54,6 +54,9 @@ def test_another_session_of_the_project_remembers(host: Host, source: str, endin
         host.run("SessionEnd", reason=ending)
     other = open_session(host, "s2")
     overview = host.run("SessionStart", source=source, **other)
+    if source == "clear":  # Gemini CLI drops what is returned then
+        assert overview == ""
+        overview = host.run("UserPromptSubmit", prompt="Good morning.", **other)
     assert OVERVIEW in overview
     assert DETAIL not in overview
     assert DETAIL in host.run("UserPromptSubmit", prompt="Who looks after the importer at night?", **other)

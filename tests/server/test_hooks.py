@@ -52,7 +52,7 @@ def test_a_conversation_through_a_compaction(host: Host) -> None:
 
 
 def test_a_new_session_gets_an_overview_of_the_project(tmp_path: Path) -> None:
-    """So does one that was cleared or compacted; a session that is resumed has it already."""
+    """So does one that was compacted; a cleared one gets it with its first prompt, a resumed one has it already."""
     host = Host(tmp_path)
     host.write("user", "The billing replica listens on port 5433, say the operators.")
     host.write("assistant", "The replica is configured for port 5433 now.")
@@ -60,8 +60,10 @@ def test_a_new_session_gets_an_overview_of_the_project(tmp_path: Path) -> None:
         hooks = HostHooks(engine._memory)
         assert hooks.handle(host.payload("SessionStart", source="startup")) == {}
         hooks.handle(host.payload("Stop"))
-        for source in ("startup", "clear"):
-            output = hooks.handle(host.payload("SessionStart", source=source, session_id="s2"))
+        started = hooks.handle(host.payload("SessionStart", source="startup", session_id="s2"))
+        assert hooks.handle(host.payload("SessionStart", source="clear", session_id="s2")) == {}
+        cleared = hooks.handle(host.payload("UserPromptSubmit", prompt="Look at the importer.", session_id="s2"))
+        for output in (started, cleared):
             context = output["hookSpecificOutput"]["additionalContext"]
             assert "<project-overview>" in context
             assert "The replica is configured for port 5433 now." in context

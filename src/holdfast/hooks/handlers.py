@@ -308,7 +308,7 @@ class HostHooks:
     def start(self, payload: Payload, host: _Host) -> Output:
         """Return the overview; after a compaction also the details that the summary lost and what the prompt recalls.
 
-        A session that is resumed gets one only if its window has none.
+        A session that is resumed gets one only if its window has none, and a cleared one with its first prompt.
         """
         source = payload.get("source")
         if source == "resume":
@@ -317,6 +317,10 @@ class HostHooks:
         if source != "compact":
             if host.messages:  # the same session with an empty window
                 self._set_compacted(host, last=max(host.messages))
+            if source == "clear":  # Gemini CLI drops what is returned here; the first prompt gets the overview
+                host.is_started = False
+                self._record(host)
+                return {}
             return _add_context(payload, self._make_overview(host))
         overview = self._make_overview(host)
         from holdfast.hooks.host_summary import find_lost  # noqa: PLC0415 - only for this
