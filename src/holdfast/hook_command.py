@@ -40,6 +40,8 @@ STORE_NAME: Final = "holdfast.db"
 """As in `store.opening`."""
 MAX_SETTINGS_BYTES: Final = 1 << 20
 LOG: Final = "hooks.log"
+MAX_LOG_READ: Final = 1 << 16
+"""Bytes at the end of the log that are read for what the user was told. Each prompt reads them."""
 IS_LINUX: bool = sys.platform.startswith("linux")
 """Whether the folders of the user are known without `platformdirs`."""
 
@@ -297,8 +299,10 @@ def _report_other(folder: str, name: str, server: Mapping[str, Any]) -> dict[str
         "another folder; or name its memory as archive.path"
     )
     try:
-        with open(os.path.join(folder, LOG), encoding="utf-8", errors="replace") as file:
-            is_known = any(line in known for known in file)
+        with open(os.path.join(folder, LOG), "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - MAX_LOG_READ))
+            is_known = line.encode("utf-8", "replace") in file.read()
     except OSError:
         is_known = False
     if is_known:

@@ -457,7 +457,7 @@ def expand_cut(store: Store, scope: Scope, cut: Cut, *, start: int, max_chars: i
     return CutText(cut=cut, messages=tuple(shown))
 
 
-class PastTurn(Struct, frozen=True, kw_only=True):
+class PastTurn(Struct, frozen=True, kw_only=True):  # a page makes thousands; a dataclass takes nine times as long
     """A recorded turn: the number of its record, its key, its number, its time in Unix milliseconds, and its window."""
 
     record: int

@@ -19,6 +19,7 @@ from typing import Final, Literal
 from holdfast.errors import InputError
 from holdfast.programs import find_program, search_path
 from holdfast.redaction import redact
+from holdfast.store.keys import KEY
 from holdfast.text import head
 
 MAX_OUTPUT_BYTES: Final = 4 << 20
@@ -33,16 +34,13 @@ _GRACE: Final = 1.0
 _DRAIN: Final = 0.3
 """Seconds to read the output of a shell that has ended: another process may hold it open."""
 
-_STORE_KEY: Final = re.compile(r"[0-9a-fA-F]{64}")
-"""The form of a key that encrypts a store. The user chooses the variable that it is in (`archive.encryption_key`)."""
 _Ending = Literal["exit", "timeout", "cancelled"]
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for a command: without API keys and the key of the store, without pagers and prompts."""
-    known = {
-        name: value for name, value in environ.items() if not _KEYS.search(name) and not _STORE_KEY.fullmatch(value)
-    }
+    # The key of a store may be in any variable (`archive.encryption_key`), so that only its form tells.
+    known = {name: value for name, value in environ.items() if not _KEYS.search(name) and not KEY.fullmatch(value)}
     return known | {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
 
 

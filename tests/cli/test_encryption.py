@@ -54,7 +54,12 @@ def test_a_memory_is_encrypted_gets_another_key_and_is_decrypted(machine: _Machi
     """In between, each command says what does not match; no key is ever shown."""
     assert "`holdfast encrypt`" in machine.search("env:OLD")
     done = machine.run("encrypt", "--json", key="env:OLD")
-    assert json.loads(done.stdout) == {"path": str(machine.file), "encrypted": True, "other_copies": []}
+    assert json.loads(done.stdout) == {
+        "path": str(machine.file),
+        "encrypted": True,
+        "readable_copies": [],
+        "copies_with_earlier_key": [],
+    }
     assert "灯塔".encode() not in machine.file.read_bytes()
     assert "199 steps" in machine.search("env:OLD")
     assert "Set archive.encryption_key" in machine.search(None)

@@ -37,10 +37,12 @@ def encrypt(*, old_key: str | None, home: Path | None, as_json: bool) -> None:
             'set archive.encryption_key first, for example to "keyring:holdfast": it says where the key is'
         )
     file = _find_file(home, settings=settings)
-    if file.exists() and has_key(file) != (old_key is not None):
-        if old_key is None:
+    if file.exists():
+        is_encrypted = has_key(file)
+        if is_encrypted and old_key is None:
             raise EncryptionError("is encrypted already. To change its key, name the present one: --old-key", path=file)
-        raise EncryptionError("is not encrypted: leave --old-key out", path=file)
+        if not is_encrypted and old_key is not None:
+            raise EncryptionError("is not encrypted: leave --old-key out", path=file)
     old = _read_place(old_key)
     if create_key(place):
         echo(f"a new key is in the keyring ({place}). Keep a copy elsewhere: without it, all is lost.", err=True)
@@ -50,14 +52,24 @@ def encrypt(*, old_key: str | None, home: Path | None, as_json: bool) -> None:
         text = f"{file} is encrypted."
     else:
         text = f"{file} does not exist yet. It will be encrypted."
-    kept = damaged_copies(file)
-    copies = [str(copy) for copy in kept if not _is_encrypted_copy(copy)]
-    if copies:
-        text += f" These copies of it are not: {', '.join(copies)}"
-    older = [str(copy) for copy in kept if _is_encrypted_copy(copy)]
-    if older:
-        text += f" These copies of it have an earlier key: {', '.join(older)}"
-    print_result({"path": str(file), "encrypted": True, "other_copies": copies}, text, as_json=as_json)
+    readable: list[str] = []
+    with_earlier_key: list[str] = []
+    for copy in damaged_copies(file):
+        if _is_encrypted_copy(copy):
+            with_earlier_key.append(str(copy))
+        else:
+            readable.append(str(copy))
+    if readable:
+        text += f" These copies of it are not: {', '.join(readable)}"
+    if with_earlier_key:
+        text += f" These copies of it have an earlier key: {', '.join(with_earlier_key)}"
+    shown = {
+        "path": str(file),
+        "encrypted": True,
+        "readable_copies": readable,
+        "copies_with_earlier_key": with_earlier_key,
+    }
+    print_result(shown, text, as_json=as_json)
 
 
 @click.command()

@@ -358,15 +358,19 @@ def _print_conflicts(found: Sequence[Conflict], *, as_json: bool) -> None:
 
 
 def _format_fact(row: FactRow, *, until: int | None = None, is_hidden: bool = False, has_project: bool = True) -> str:
-    marks = (
-        f"project {row.scope.project}" * bool(row.scope.project and has_project),
-        f"until {minute(until)}" * bool(until),
-        f"replaced by {str(row.superseded_by)[:MIN_ID_CHARS]}" * bool(row.superseded_by),
-        NOT_RECALLED * is_hidden,
-    )
-    about = printable(", ".join(filter(None, marks)), one_line=True)
+    marks: list[str] = []
+    if row.scope.project and has_project:
+        marks.append(f"project {row.scope.project}")
+    if until:
+        marks.append(f"until {minute(until)}")
+    if row.superseded_by:
+        marks.append(f"replaced by {row.superseded_by[:MIN_ID_CHARS]}")
+    if is_hidden:
+        marks.append(NOT_RECALLED)
     line = f"{row.id[:MIN_ID_CHARS]}  {minute(row.time or None)}  [{row.type}] {printable(row.content)}"
-    return line + f" ({about})" * bool(about)
+    if marks:
+        line += f" ({printable(', '.join(marks), one_line=True)})"
+    return line
 
 
 @click.command()

@@ -21,12 +21,14 @@ from holdfast.settings.schema import Secret
 if TYPE_CHECKING:
     import types
 
-_KEY: Final = re.compile(r"[0-9a-fA-F]{64}")
+KEY: Final = re.compile(r"[0-9a-fA-F]{64}")
+"""The form of a key."""
 _KEY_BYTES: Final = 32
 _SETTING: Final = "archive.encryption_key"
 _SERVICE: Final = "holdfast"
 """The name of the service in the keyring. NAME of `keyring:NAME` is the name of the user."""
 _TIMEOUT_SECONDS: Final = 60
+"""How long a command may take: a password manager may ask the user to unlock it."""
 _MAKE_KEY: Final = "`openssl rand -hex 32` makes one"
 
 
@@ -51,7 +53,7 @@ def find_key(source: str | None) -> Secret | None:
     else:
         raise _refuse("name where the key is, never the key itself: keyring:NAME, env:NAME or command:...")
     key = found.strip()
-    if _KEY.fullmatch(key) is None:
+    if KEY.fullmatch(key) is None:
         raise _refuse(f"{describe_source(source)} gives {len(key)} characters, and a key is 64 hexadecimal digits")
     return Secret(key.lower())
 

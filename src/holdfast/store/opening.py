@@ -118,7 +118,9 @@ def _hide_login(address: str) -> str:
     host = options.get("host", unquote(host)) or "localhost"
     port = options.get("port", port)
     database = options.get("dbname", unquote(simple["database"] or ""))
-    return f"postgresql://{host}{f':{port}' if port not in ('', '5432') else ''}/{database}"
+    if port not in {"", "5432"}:
+        host = f"{host}:{port}"
+    return f"postgresql://{host}/{database}"
 
 
 def store_file(path: Path | str | None, *, settings: Settings, folder: Path = HERE) -> Path:

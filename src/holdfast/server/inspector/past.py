@@ -31,7 +31,10 @@ from holdfast.timeline import (
 MAX_SESSIONS: Final = 4
 """Sessions whose turns and edits are kept."""
 MAX_NEWEST: Final = 2_000
-"""Turns that are read for the first page of a session, the newest."""
+"""Turns that are read for the first page of a session, the newest.
+
+Twice `WHOLE_TURNS`, so that a turn with its whole history is among them, with a thousand turns after it at least.
+"""
 LAST_MESSAGES: Final = 40
 """Messages among which the question of a turn is looked for, if its report does not name it."""
 
