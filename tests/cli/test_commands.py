@@ -23,6 +23,7 @@ from holdfast import Engine
 from holdfast.cli import COMMANDS, holdfast, main
 from holdfast.cli.output import align_to_words
 from holdfast.text import plural
+from support.embed_models import Reply, endpoint
 from support.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,11 +53,11 @@ def environment(home: Path) -> dict[str, str]:
     return {"HOME": str(home), "HOLDFAST_HOME": str(home / "memory"), "PATH": os.environ["PATH"], **coverage}
 
 
-def run(*arguments: str | Path, home: Path) -> Ran:
+def run(*arguments: str | Path, home: Path, **variables: str) -> Ran:
     """Run the command in a home of its own, in this process."""
     out, err = (TextIOWrapper(BytesIO(), "utf-8", write_through=True) for _ in range(2))
     with (
-        patch.dict(os.environ, environment(home), clear=True),
+        patch.dict(os.environ, environment(home) | variables, clear=True),
         chdir(home),
         redirect_stdout(out),
         redirect_stderr(err),
@@ -95,6 +96,15 @@ class TestVersion:
         assert Path(rows["wordllama-l2-supercat-256"]["here"]).is_dir()
         assert rows["potion-base-8M"]["here"] is None
         assert "holdfast models get potion-base-8M" in run("models", "list", home=tmp_path).stdout
+
+    def test_a_failed_download_is_not_listed_as_a_model(self, tmp_path: Path) -> None:
+        """The error names the address, and the list still says how to get the model."""
+        with endpoint(Reply(status=404, body="")) as hub:
+            failed = run("models", "get", "potion-base-8M", home=tmp_path, HF_ENDPOINT=hub.url)
+        assert failed.returncode == 1
+        assert f"{hub.url}/minishlab/potion-base-8M" in failed.stderr
+        rows = {row["model"]: row for row in data("models", "list", home=tmp_path)}
+        assert rows["potion-base-8M"]["here"] is None
 
     @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["version"]])
     def test_the_first_screen_loads_nothing_heavy(self, arguments: list[str]) -> None:

