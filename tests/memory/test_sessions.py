@@ -85,6 +85,37 @@ class TestHostTitle:
         memory.set_title("Importer rows", scope=SCOPE)
         assert "Importer" not in make_title(memory.store, SCOPE)
 
+    @pytest.mark.parametrize(
+        ("title", "message"),
+        [
+            ("Importer rows", "My card ends in 4242."),
+            ("修复导入器", "我的卡号是四二四二。"),
+            ("インポーターの修正", "私のカード番号は四二四二です。"),
+            ("가져오기 수정", "내 카드 번호는 사이사이입니다."),
+        ],
+    )
+    def test_a_title_stays_if_another_message_is_forgotten(self, memory: Memory, title: str, message: str) -> None:
+        """It shares no word with the message. Later titles of the host might, and are not used."""
+        (number,) = memory.ingest([user(message)], scope=SCOPE)
+        memory.set_title(title, scope=SCOPE)
+        memory.forget(scope=SCOPE, ids=[number])
+        assert make_title(memory.store, SCOPE) == title
+        memory.set_title(message, scope=SCOPE)
+        assert make_title(memory.store, SCOPE) == title
+
+    @pytest.mark.parametrize(
+        ("title", "message"),
+        [("Rotate the CARD", "My card's number is 4242."), ("换卡号", "我的卡号是四二四二。")],
+    )
+    def test_a_title_that_shares_a_word_with_a_forgotten_message_goes(
+        self, memory: Memory, title: str, message: str
+    ) -> None:
+        """The first sentence of the user that is left is the title then."""
+        (number,) = memory.ingest([user(message)], scope=SCOPE)
+        memory.set_title(title, scope=SCOPE)
+        memory.forget(scope=SCOPE, ids=[number])
+        assert make_title(memory.store, SCOPE) == "The importer skips rows."
+
 
 class TestList:
     def test_a_session_has_a_title_times_and_sizes(self, tmp_path: Path) -> None:

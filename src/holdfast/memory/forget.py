@@ -3,8 +3,8 @@
 A fact that rests on a forgotten message goes with it, and with a named fact its earlier versions. A recorded block or
 overview that quotes one of them and a report that shows it are removed, in every session of the agent and project. Of a
 summary that was made from it only a notice is left; a summary builds on the one before it, so the later summaries of
-the session are emptied too. Processes that have read such a record before find an edit that says that something was
-forgotten.
+the session are emptied too. A title that a host gave to a session stays if it shares no word with what is forgotten.
+Processes that have read such a record before find an edit that says that something was forgotten.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from holdfast.context.edits import EDIT, Edit, Forgotten, to_json
 from holdfast.memory import block
-from holdfast.memory.sessions import TITLE, withhold_title
+from holdfast.memory.sessions import TITLE, make_final_title, read_title
 from holdfast.store.base import FactRow, Record, Scope, Select, Store
-from holdfast.text import digest
+from holdfast.text import digest, terms
 
 _PART: Final = 1_000
 """Rows that are read at once."""
@@ -46,7 +46,7 @@ def forget(
         count = _forget_facts(store, rows, messages, own, scope=scope, across=across)
         titled = store.read_records(Select(scope=scope, across=across), kind=TITLE)
         store.remove_records(Select(scope=scope, across=across))
-        store.add_records([withhold_title(record.scope) for record in titled])
+        store.add_records([make_final_title(record.scope) for record in titled])
         store.remove_jobs(Select(scope=scope, across=across))
         count += store.remove_messages(Select(scope=scope, across=across))
         return count + _forget_late_facts(store, evidence=None, scope=scope, across=across)
@@ -119,7 +119,8 @@ def _clean_records(
     fact_ids = frozenset(fact.id for fact in facts)
     ids = tuple(sorted(messages))
     # The owners of the messages, and sessions that quoted one: a host may have made a title of it.
-    tellers = {row.scope for row in store.read_messages(Select(scope=scope, across=across, ids=ids))}
+    rows = store.read_messages(Select(scope=scope, across=across, ids=ids))
+    tellers = {row.scope for row in rows}
     sessions = {owner.session for owner in tellers}
     owners = set(tellers)
     removed: list[int] = []
@@ -144,7 +145,19 @@ def _clean_records(
     edit = to_json(Edit(change=Forgotten(), ids=ids, reason="asked for", tokens_before=0, tokens_after=0))
     key = f"forgotten:{digest(repr((ids, sorted(fact_ids))))}"
     changes = [Record(scope=owner, kind=EDIT, key=key, data=edit) for owner in sorted(owners, key=repr)]
-    store.add_records([*emptied, *changes, *map(withhold_title, sorted(tellers, key=repr))])
+    forgotten = _find_words([row.message.whole_text for row in rows] + [fact.content for fact in facts])
+    titles: list[Record] = []
+    for owner in sorted(tellers, key=repr):
+        title = read_title(store, owner)
+        words = _find_words([title])
+        is_other = bool(words) and words.isdisjoint(forgotten)
+        titles.append(make_final_title(owner, title if is_other else ""))
+    store.add_records([*emptied, *changes, *titles])
+
+
+def _find_words(texts: Sequence[str]) -> set[str]:
+    """Return the words of texts. A single character of a script without spaces is in too many texts to be one."""
+    return {term for text in texts for term in terms(text) if len(term) > 1}
 
 
 def _is_summary(record: Record) -> bool:

@@ -118,14 +118,19 @@ def record_title(store: Store, title: str, *, scope: Scope, time: int) -> None:
     """Record the title that a host gave to a session."""
     short = _cut(" ".join(title.split()))
     known = store.read_records(Select(scope=scope), kind=TITLE)
-    if not short or any(record.data.get("title") in {"", short} for record in known):
+    if not short or any(record.data.get("title") == short or _is_final(record) for record in known):
         return
     store.add_records([Record(scope=scope, kind=TITLE, key="", data={"title": short}, time=time)])
 
 
-def withhold_title(scope: Scope) -> Record:
-    """Return the record of a session whose host's titles are not used: they may repeat a message that was forgotten."""
-    return Record(scope=scope, kind=TITLE, key="", data={"title": ""})
+def make_final_title(scope: Scope, title: str = "") -> Record:
+    """Return the record of a session of which a message was forgotten: its host's later titles may repeat that."""
+    return Record(scope=scope, kind=TITLE, key="", data={"title": title, "is_final": True})
+
+
+def _is_final(record: Record) -> bool:
+    # Earlier versions recorded an empty title instead of `is_final`.
+    return record.data.get("is_final", False) or not record.data.get("title")
 
 
 def read_title(store: Store, scope: Scope) -> str:
