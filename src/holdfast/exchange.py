@@ -34,6 +34,7 @@ from holdfast.errors import (
     ModelError,
     ModelOverflowError,
     StorageError,
+    UnavailableError,
     WindowError,
     WindowTooSmallError,
 )
@@ -599,7 +600,9 @@ def archive_reply(
         else:
             place = session.append(messages, format=format, after=after).place
     except HoldfastError as error:
-        log.warning("a reply was not archived: %s", error)
+        # The store logs an outage of its server, once. The next request of the client has the reply too.
+        is_logged = isinstance(error, UnavailableError) and error.can_retry
+        log.log(logging.INFO if is_logged else logging.WARNING, "a reply was not archived: %s", error)
     except Exception:  # the reply has come: the client gets it in any case
         log.exception("a reply was not archived")
     return ArchivedReply(messages=messages, place=place)

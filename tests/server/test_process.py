@@ -11,14 +11,17 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx2 as httpx
+import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from holdfast import Engine
 from holdfast.errors import HoldfastError
@@ -41,11 +44,17 @@ from .conftest import TOKEN, serve
 
 
 @contextmanager
-def running(home: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Start `holdfast serve` on a free port, and yield the process and its address."""
-    command = ["serve", "--home", str(home), "--port", "0", "--json", *options]
+def running(
+    home: Path, *options: str, place: str = "", environ: Mapping[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Start `holdfast serve` on a free port, and yield the process and its address.
+
+    `place` is the address of a memory that is not in `home`.
+    """
+    command = ["serve", "--home", place or str(home), "--port", "0", "--json", *options]
     with (home / "stderr").open("wb") as stderr:
-        process = Holdfast[bytes](*command, stdout=subprocess.PIPE, stderr=stderr)
+        variables = os.environ | (environ or {})
+        process = Holdfast[bytes](*command, env=variables, stdout=subprocess.PIPE, stderr=stderr)
     assert process.stdout is not None
     try:
         yield process, json.loads(process.stdout.readline())["url"]
@@ -208,6 +217,42 @@ def test_a_memory_on_a_server_is_named(tmp_path: Path) -> None:
     address = postgres_server.start()
     done = run_holdfast("serve", "--home", address, "--port", "0", "--idle", "1", env=os.environ | own)
     assert f"Serving {hide_password(address)} on http" in done.stderr
+
+
+def test_an_outage_of_the_database_is_two_lines_in_the_log(tmp_path: Path) -> None:
+    """Its beginning with the reason, and its end with the number of calls that failed. Requests get their replies."""
+    own = {"HOLDFAST_HOME": str(tmp_path), "HOLDFAST_POSTGRES__SCHEMA": postgres_server.schema_of(tmp_path)}
+    own |= {"HOLDFAST_POSTGRES__PARTITIONS": "1", "HOLDFAST_EMBEDDING__PROVIDER": "none"}
+    own["HOLDFAST_POSTGRES__WAIT_SECONDS"] = "1"
+    schema = postgres_server.schema_of(tmp_path)
+    login = f"login_{schema}"
+    postgres_server.open_postgres(tmp_path).close()
+    address = f"postgresql:///?{urlencode({**conninfo_to_dict(postgres_server.start()), 'user': login})}"
+    with psycopg.connect(postgres_server.start(), autocommit=True) as admin, ExitStack() as stack:
+        admin.execute(f"CREATE ROLE {login} LOGIN".encode())
+        admin.execute(f"GRANT USAGE ON SCHEMA {schema} TO {login}".encode())
+        admin.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {login}".encode())
+        stack.callback(admin.execute, f"DROP ROLE {login}".encode())
+        stack.callback(admin.execute, f"DROP OWNED BY {login} CASCADE".encode())
+        provider = stack.enter_context(ScriptedProvider(lambda body: f"{len(body['messages'])} received."))
+        options = ["--upstream", provider.url]
+        _, url = stack.enter_context(running(tmp_path, *options, place=address, environ=own))
+        ask(url, "Before.", home=tmp_path)
+        admin.execute(f"ALTER ROLE {login} CONNECTION LIMIT 0".encode())
+        admin.execute("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = %s", (login,))
+        for number in range(3):
+            assert ask(url, f"Meanwhile {number}.", home=tmp_path) == "1 received."
+        admin.execute(f"ALTER ROLE {login} CONNECTION LIMIT -1".encode())
+        log = tmp_path / "stderr"
+
+        def is_back() -> bool:
+            ask(url, "After.", home=tmp_path)
+            return "answers again" in log.read_text()
+
+        until(is_back)
+        first, last = log.read_text().splitlines()
+        assert re.search("does not answer: .*too many connections", first)
+        assert re.search(r"answers again after \d+ s, in which \d+ calls? failed$", last)
 
 
 def test_a_server_that_ends_at_its_start_is_an_error(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ def start_log(format: LogFormat) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler])
+    # It logs every attempt to connect, some fifteen a second while a server is down. The store logs such an outage.
+    logging.getLogger("psycopg").propagate = False
 
 
 class JsonFormatter(logging.Formatter):

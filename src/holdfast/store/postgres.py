@@ -47,10 +47,12 @@ from holdfast.store.postgres_vectors import MAX_SIGNS, index_vectors
 from holdfast.store.rows import TableCache, Tables
 from holdfast.store.tables import R, TableStore
 from holdfast.store.upkeep import Extract, Health, Progress, list_unreadable, reindex_tables
+from holdfast.text import plural
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
+log = logging.getLogger("holdfast.store")
 logging.getLogger("psycopg").addHandler(logging.NullHandler())  # errors are raised, not printed
 
 MAX_TENANTS: Final = 64
@@ -142,6 +144,8 @@ class PostgresStore(TableStore):
         self._gaps: dict[Gap, None] = {}
         self._next_vector_index = _FIRST_VECTOR_INDEX
         self._is_down = False
+        self._failed_calls = 0
+        self._down_since = 0.0
         self._closed = threading.Event()
         self._listener: threading.Thread | None = None
         options = {"autocommit": True, "application_name": "holdfast", "connect_timeout": max(2, round(wait))}
@@ -206,6 +210,7 @@ class PostgresStore(TableStore):
                 has_short_wait = False
                 deadline = time.monotonic() + self._wait
         self._is_down = False
+        self._log_answer()
         try:
             yield connection
         finally:
@@ -213,8 +218,35 @@ class PostgresStore(TableStore):
 
     def _check_server(self) -> None:
         self._is_down = True
-        psycopg.connect(self._address, connect_timeout=2).close()
+        try:
+            psycopg.connect(self._address, connect_timeout=2).close()
+        except psycopg.Error as error:
+            self._log_failure(error)
+            raise
         self._is_down = False
+
+    def _log_failure(self, error: psycopg.Error) -> None:
+        """Log that the server does not answer, once until it answers again: every turn makes many calls."""
+        with self._lock:
+            self._failed_calls += 1
+            is_first = self._failed_calls == 1
+            if is_first:
+                self._down_since = time.monotonic()
+        if is_first:
+            log.warning("%s does not answer: %s", self.place, " ".join(str(error).split()))
+
+    def _log_answer(self) -> None:
+        """Log that the server answers again, if it did not before."""
+        if not self._failed_calls:
+            return
+        with self._lock:
+            failed = self._failed_calls
+            self._failed_calls = 0
+            seconds = time.monotonic() - self._down_since
+        if failed:
+            log.warning(
+                "%s answers again after %.0f s, in which %s failed", self.place, seconds, plural(failed, "call")
+            )
 
     def _retry(self, work: Callable[[], T]) -> T:
         """Repeat work whose connection was lost before anything was committed.
