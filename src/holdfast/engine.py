@@ -607,9 +607,7 @@ class Worker:
 
 
 def _open_counter(settings: Settings, model: Model | None) -> TokenCounter:
-    tokens = settings.tokens
-    name = f"{tokens.counter}:{tokens.encoding}" if tokens.encoding else tokens.counter
-    return counter(name, model=settings.model.name or (model.name if model else None))
+    return counter(settings.tokens.full_name, model=settings.model.name or (model.name if model else None))
 
 
 def _warn_of_shared(loaded: Loaded[Settings], folder: Path, *, own: Settings) -> list[str]:

@@ -68,9 +68,9 @@ def run(*arguments: str | Path, home: Path, **variables: str) -> Ran:
     return Ran(int(left.value.code or 0), *printed)
 
 
-def data(*arguments: str | Path, home: Path) -> Any:
+def data(*arguments: str | Path, home: Path, **variables: str) -> Any:
     """What a command prints with --json."""
-    done = run(*arguments, "--json", home=home)
+    done = run(*arguments, "--json", home=home, **variables)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -319,6 +319,21 @@ class TestTokens:
         done = run("tokens", EXAMPLE, "--counter", "guess", home=tmp_path)
         assert done.returncode == 1
         assert "tiktoken:ENCODING" in done.stderr
+
+    def test_the_counter_of_the_settings_counts(self, tmp_path: Path) -> None:
+        """For the model of the settings; the option names another one."""
+        thirds = {"HOLDFAST_TOKENS__COUNTER": "thirds"}
+        estimated = data("tokens", EXAMPLE, home=tmp_path)
+        found = data("tokens", EXAMPLE, home=tmp_path, **thirds)
+        assert (estimated["counter"], found["counter"]) == ("estimate", "thirds")
+        assert found["tokens"] == data("tokens", EXAMPLE, "--counter", "thirds", home=tmp_path)["tokens"]
+        assert found["tokens"] != estimated["tokens"]
+        assert "tokens by the counter thirds" in run("tokens", EXAMPLE, home=tmp_path, **thirds).stdout
+        assert data("tokens", EXAMPLE, "--counter", "estimate", home=tmp_path, **thirds) == estimated
+        gpt = data("tokens", EXAMPLE, home=tmp_path, HOLDFAST_MODEL__NAME="gpt-4o")
+        named = data("tokens", EXAMPLE, home=tmp_path, HOLDFAST_TOKENS__ENCODING="gpt")
+        assert named["counter"] == "estimate:gpt"
+        assert gpt["tokens"] == named["tokens"] < estimated["tokens"]
 
 
 class TestSessions:

@@ -49,7 +49,7 @@ def show(**options: Any) -> None:
 @_file
 @_format
 @click.option(
-    "--counter", "name", default="estimate", show_default=True, help="estimate, tiktoken:ENCODING or tokenizers:FILE."
+    "--counter", "name", help="estimate, thirds, tiktoken:ENCODING or tokenizers:FILE; default tokens.counter."
 )
 @as_json
 def tokens(**options: Any) -> None:

@@ -156,11 +156,13 @@ class UsageCheck:
     underestimated: float | None
 
 
-def print_tokens(*, file: Path, format_: str | None, name: str, as_json: bool) -> None:
+def print_tokens(*, file: Path, format_: str | None, name: str | None, as_json: bool) -> None:
     """Print the tokens of a transcript by role and part."""
     from holdfast import transcripts  # noqa: PLC0415 - as above
 
-    count = counter(name)
+    settings = load_settings()
+    name = name or settings.tokens.full_name
+    count = counter(name, model=settings.model.name)
     messages = transcripts.read(file, format=format_).messages
     table: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for message in messages:
@@ -191,7 +193,7 @@ def print_tokens(*, file: Path, format_: str | None, name: str, as_json: bool) -
     ]
     print_table(titles, rows, right=titles[2:5])
     screen = open_console()
-    screen.print(f"{total:,} tokens by the estimate ({human_tokens(total)})")
+    screen.print(f"{total:,} tokens by the counter {printable(name, one_line=True)} ({human_tokens(total)})")
     if reported.error is not None and reported.underestimated is not None:
         screen.print(
             f"The provider last reported {reported.last:,}. From one report to the next the count is off by"

@@ -305,6 +305,11 @@ class Tokens(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     encoding: str | None = None
     margin: Share = 0.05
 
+    @property
+    def full_name(self) -> str:
+        """The counter and its encoding, as `holdfast.tokens.counter` takes them."""
+        return f"{self.counter}:{self.encoding}" if self.encoding else self.counter
+
 
 class MemoryFlush(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The silent turn before a compaction in which the agent writes down what must last."""
