@@ -16,6 +16,7 @@ from holdfast.messages import Message, Text
 from holdfast.settings import Embedding, Settings
 from support.terminal import spawn_holdfast
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LONG_ID = "019f15de-d815-7440-a6de-8068ba05b6b5"
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -61,12 +62,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def show(home: Path, *arguments: str, columns: int = 80) -> list[str]:
+def show(home: Path, *arguments: str, columns: int = 80, embedder: str = "none") -> list[str]:
     """The lines of a command in a terminal, as they are before the terminal itself breaks them."""
     environ = {
         "HOLDFAST_HOME": str(home),
         "HOME": str(home),
-        "HOLDFAST_EMBEDDING__PROVIDER": "none",
+        "HOLDFAST_EMBEDDING__PROVIDER": embedder,
         "PATH": os.environ["PATH"],
         "TERM": "xterm-256color",
         "LANG": "C.UTF-8",
@@ -108,3 +109,14 @@ def test_no_line_is_longer_than_the_terminal(command: tuple[str, ...], home: Pat
     """Except for a word that is longer by itself, such as a path."""
     for line in show(home, *command):
         assert count_columns(line) <= 80 or " " not in line.strip()
+
+
+def test_an_import_names_its_steps(tmp_path: Path) -> None:
+    """With numbers that grow, on a line of 80 columns."""
+    lines = show(tmp_path, "import", str(EXAMPLES), embedder="hash")
+    shown = "\n".join(lines)
+    steps = ["looking for sessions", "archiving", "embedding", r"embedding: \d+ passages"]
+    places = [re.search(step, shown) for step in steps]
+    starts = [place.start() for place in places if place is not None]
+    assert len(starts) == len(steps)
+    assert starts == sorted(starts)

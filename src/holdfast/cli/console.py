@@ -75,14 +75,17 @@ def print_table(
 
 
 class Progress:
-    """Shows how much of `total` bytes is done, the speed, and the remaining time."""
+    """Shows how much of `total` bytes is done, the speed, the remaining time, and the current step.
 
-    def __init__(self, total: int) -> None:
+    Without a total, the bar shows only that something is done.
+    """
+
+    def __init__(self, total: int | None = None) -> None:
         from rich import progress  # noqa: PLC0415 - most commands draw none
 
         self.screen = SafeConsole(stderr=True)
         self._bar = progress.Progress(
-            progress.BarColumn(),
+            progress.BarColumn(bar_width=20),  # leaves half of a line of 80 columns to the step
             progress.TaskProgressColumn(),
             progress.TransferSpeedColumn(),
             progress.TimeRemainingColumn(),
@@ -109,5 +112,5 @@ class Progress:
         self._bar.update(self._task, total=size)
 
     def describe(self, description: str) -> None:
-        """Describe the current step."""
-        self._bar.update(self._task, description=description)
+        """Describe the current step. It is shown at once: it may be over before the next refresh."""
+        self._bar.update(self._task, description=description, refresh=True)

@@ -20,6 +20,8 @@ from holdfast.store.base import Scope
 from holdfast.store.opening import is_folder
 from holdfast.text import plural
 
+_EMBED_BATCH: Final = 1024
+"""Passages that are embedded until the progress is shown again."""
 _MAX_LISTED: Final = 3
 """The maximum number of skipped files that are listed; --json lists all."""
 
@@ -185,16 +187,20 @@ def _import_all(memory: Memory, request: _Request, result: _Result) -> None:
             folders.append(path)
         else:
             transcript_paths.append(path)
-    refs = list(result.find_changed(transcript_paths, format=request.format))
-    with Progress(sum(ref.size for ref in refs)) as progress:
+    with Progress() as progress:
+        progress.describe("looking for sessions")
+        refs = list(result.find_changed(transcript_paths, format=request.format))
+        progress.set_total(sum(ref.size for ref in refs))
         for path in exports:
+            progress.describe(f"reading {path.name}")
             result.rows += transfer.load_jsonl(memory.store, path)
+        progress.describe("archiving")
         stored = memory.store.sessions()
         for ref in refs:
             result.import_session(memory, ref, whose=request.whose, stored=stored)
-            progress.advance(ref.size, plural(result.messages, "message"))
+            progress.advance(ref.size, f"archiving: {plural(result.messages, 'message')}")
         for path in folders:
-            progress.describe(f"{path}")  # after the sessions, so that their messages are not stored twice
+            progress.describe(f"copying {path}")  # after the sessions, so that their messages are not stored twice
             owner, _ = scope_of(**{**request.whose, "session": ""})
             masked = memory.settings.archive.redaction
             count, problems = transfer.load_folder(memory.store, path, owner=owner, masked=masked)
@@ -202,6 +208,8 @@ def _import_all(memory: Memory, request: _Request, result: _Result) -> None:
             result.problems += problems
         if request.vectors:
             progress.describe("embedding")
-            result.embedded = memory.embed()
+            while step := memory.embed(limit=_EMBED_BATCH):
+                result.embedded += step
+                progress.describe(f"embedding: {plural(result.embedded, 'passage')}")
     result.new = memory.store.counts()["messages"] - before
     result.warnings = memory.choice.reasons
