@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import timedelta
 from multiprocessing.connection import Connection
@@ -17,9 +18,9 @@ from holdfast.errors import ModelBusyError, ModelRefusedError
 from holdfast.memory.learning import MAX_BATCH, run_job
 from holdfast.memory.learning_queue import EXTRACT, HOSTS, OPEN, OWN, make_mark, queue_idle
 from holdfast.messages import Message, Text
-from holdfast.models.base import Prompt
+from holdfast.models.base import Model, Prompt
 from holdfast.models.retry import Fallback, Retrying
-from holdfast.models.scripted import Answer, Scripted
+from holdfast.models.scripted import Answer
 from holdfast.settings import Embedding, Knowledge, Recall, Settings
 from holdfast.store.base import Job, Select
 from holdfast.testing.processes import child
@@ -43,7 +44,13 @@ class Clock:
 
 
 def open_engine(
-    folder: Path, model: Scripted | None, clock: Clock, *, hosts: bool = False, recalls: bool = False, **knowledge: Any
+    folder: Path,
+    model: Model | Callable[[Any], str] | None,
+    clock: Clock,
+    *,
+    hosts: bool = False,
+    recalls: bool = False,
+    **knowledge: Any,
 ) -> Engine:
     """Open an engine without a thread of its own, so that the test decides when work is done."""
     settings = Settings(
@@ -337,6 +344,17 @@ class TestBudget:
                 clock.now += 6
             assert max(calls) == 1
             assert expect(range(40)) - count_facts(session) == Counter()
+
+    def test_a_limit_is_reported_although_the_model_failed_too(self, tmp_path: Path) -> None:
+        """The only call of the hour gave nothing that can be used, so the model also pauses."""
+        with open_engine(tmp_path, lambda _: "not JSON", Clock(), max_calls_per_hour=1) as engine:
+            session = engine.session("s")
+            archive(session, range(2))
+            session.learn()
+            engine.work()
+            engine.work()
+            report = session.assemble(make_turn(0)[:1], limit=200_000).report
+        assert any("max_calls_per_hour = 1" in warning for warning in report.warnings)
 
     def test_no_more_tokens_a_day_than_allowed(self, tmp_path: Path) -> None:
         """By what the provider reports; a batch is never larger than a third of it."""

@@ -87,10 +87,11 @@ def choose_job(memory: Memory, jobs: Iterable[Job], find_learner: Callable[[Scop
         group = (job.scope.tenant, reader)
         if group not in held_back:
             held_back[group] = ""
-            if load_pause(store, owner_of(job.scope.tenant), reader).until > now:
-                held_back[group] = "pause"
-            elif over := load_spending(store, job.scope.tenant).find_limit(memory.settings.knowledge, now=now):
+            # A limit comes first: a model that failed and has no calls left waits for the limit, and reports say so.
+            if over := load_spending(store, job.scope.tenant).find_limit(memory.settings.knowledge, now=now):
                 held_back[group] = limit = over
+            elif load_pause(store, owner_of(job.scope.tenant), reader).until > now:
+                held_back[group] = "pause"
         if held_back[group]:
             continue
         pause = load_pause(store, job.scope, reader)
