@@ -2,7 +2,8 @@
 
 Stored text cannot close or fake the block: a `<` that begins one of the block's own tags is written as
 `&lt;`; a line that begins like an entry of the block, `[2026-02-10 14:31 user] ` or `- [decision] `, gets a backslash
-before the bracket; control characters are removed; a fact is one line. Nothing has to be undone: the archive has the
+before the bracket; control characters are removed; a fact is one line. A to-do list in JSON is written as lines,
+`- [x] Fix the parser`. Nothing has to be undone: the archive has the
 original text.
 
 Each passage begins after a blank line with its time and its speaker, `[2026-02-10 14:31 user] `. In a compact block,
@@ -39,6 +40,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 from msgspec import Struct
 
 from holdfast.memory.keys import open_keys
+from holdfast.memory.task_lists import write_tasks
 from holdfast.messages import Message, Part, ResultContent, Text, ToolResult
 from holdfast.moments import minute
 from holdfast.patterns import compile_once, load
@@ -204,7 +206,7 @@ def render(
     entries = ""
     for one in ordered:
         header = choose_header(headers(one.role, one.time, one.session, style), shown)
-        entries += header + _quote(one.text) + SUPERSEDED[one.superseded]
+        entries += header + _quote(write_tasks(one.text)) + SUPERSEDED[one.superseded]
     if entries:
         parts.append(f"<detail>\n{entries.lstrip()}\n</detail>")
     if not parts:
