@@ -15,7 +15,6 @@ from holdfast.models.scripted import ScriptedReply
 from support import patient
 from support.host_model import Model, shown, shown_without_recall
 from support.host_programs import OpenClaw, Program, install_package
-from support.host_terminal import HostTerminal
 from support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(not os.environ.get("HOLDFAST_TEST_HOSTS"), reason="takes minutes: make test-hosts")
@@ -32,7 +31,7 @@ def test_a_conversation_after_clear_remembers_the_one_before(
         pytest.skip(f"{host.name} is tested in its gateway")
     host.holdfast("install", host.name)
     with host.open_terminal() as terminal:
-        wait_until_ready(terminal, host, after=0)
+        terminal.wait(*host.ready)
         model.expect([ScriptedReply(text=f"Noted: {FACT}")])
         terminal.enter(NOTE)
         terminal.wait("port 5433")
@@ -45,7 +44,7 @@ def test_a_conversation_after_clear_remembers_the_one_before(
             terminal.wait(question, after=cleared)
             cleared = terminal.place
             terminal.press(key)
-        wait_until_ready(terminal, host, after=cleared)
+        terminal.wait(*host.ready, after=cleared)
 
         model.expect([ScriptedReply(text="Fine and done.")])
         before = len(model.bodies)
@@ -57,14 +56,6 @@ def test_a_conversation_after_clear_remembers_the_one_before(
     assert "5433" in shown(asked)
     assert ("project-overview" in shown(asked)) == host.has_overview
     record_property("clear", "yes")
-
-
-def wait_until_ready(terminal: HostTerminal, host: Program, *, after: int) -> None:
-    """Wait until the host takes the next line of the user."""
-    if host.busy:
-        terminal.wait_for_end(host.busy, ready=host.ready, after=after)
-    else:
-        terminal.wait(host.ready, after=after)
 
 
 def find_question(model: Model, start: int) -> dict[str, object]:

@@ -105,14 +105,12 @@ class Program:
     """Whether it can be made to compact without a person."""
     terminal: ClassVar[tuple[str, ...]] = ()
     """The arguments with which a person talks to it in a terminal."""
-    ready: ClassVar[str] = ""
-    """What is on its screen while the line that a person types is empty."""
+    ready: ClassVar[tuple[str, ...]] = ()
+    """What it shows, in this order, when a conversation has begun and it takes the first line of the user."""
     clear: ClassVar[str] = "/clear"
     """The command by which a person begins a new conversation in the same terminal."""
     clear_shown: ClassVar[str] = ""
     """What is on its screen when it has recognised this command, if it does not run it earlier."""
-    busy: ClassVar[str] = ""
-    """What is on its screen until a conversation has begun, if it loses keys that are typed meanwhile."""
     confirm: ClassVar[tuple[str, str]] = ("", "")
     """What it asks before it begins a new conversation, and the key that agrees."""
 
@@ -199,7 +197,7 @@ class ClaudeCode(Program):
     name, package, version, binary = "claude-code", "@anthropic-ai/claude-code", "2.1.325", "claude"
     shell = ("Bash", "command")
     terminal = ("--model", "claude-sonnet-4-5")
-    ready = "? for short"
+    ready = ("? for short",)
 
     def prepare(self) -> None:
         self.write(".claude/settings.json", {"theme": "dark"})
@@ -229,7 +227,7 @@ class Codex(Program):
     shell = ("exec_command", "cmd")
     prunes = False
     last_usage = LARGE
-    ready = "Ask Codex"
+    ready = ("Ask Codex",)
     clear = "/new"
 
     def prepare(self) -> None:
@@ -252,9 +250,10 @@ class Gemini(Program):
     name, package, version, binary = "gemini", "@google/gemini-cli", "0.61.0", "gemini"
     shell = ("run_shell_command", "command")
     terminal = ("--yolo", "-m", "gemini-2.5-pro")
-    ready = "Type your message"
-    clear_shown = "clear Clear the screen and start a new session workspace"
-    busy = "Executing Hook"
+    ready = ("Tips for getting started", "Type your message")
+    clear = "/clear "
+    # After the space it lists no commands any more: from a list that is a key late, return completes the line wrongly.
+    clear_shown = "* /clear workspace"
 
     def prepare(self) -> None:
         self.write(".gemini/settings.json", '{"security": {"auth": {"selectedType": "gemini-api-key"}} /* mine */}\n')
@@ -283,7 +282,7 @@ class OpenCode(Program):
     has_window = True
     has_server = False
     last_usage = LARGE
-    ready = "Ask anything"
+    ready = ("Ask anything",)
     clear = "/new"
 
     def prepare(self) -> None:
@@ -340,7 +339,7 @@ class Pi(Program):
     has_server = False
     last_usage = LARGE
     terminal = ("--provider", "test", "--model", "m1")
-    ready = "(auto) m1"
+    ready = ("(auto) m1",)
     clear = "/new"
 
     def prepare(self) -> None:
@@ -364,7 +363,7 @@ class Qwen(Program):
     shell = ("run_shell_command", "command")
     prunes = False
     terminal = ("--yolo", "--auth-type", "openai")
-    ready = "Type your message"
+    ready = ("Type your message",)
 
     def prepare(self) -> None:
         self.write(".qwen/settings.json", {"ui": {"theme": "Default"}, "$version": 4})
@@ -390,7 +389,7 @@ class Hermes(Program):
     has_overview = False
     compacts = False
     terminal = ("chat", "--yolo", "-t", "terminal")
-    ready = "YOLO"
+    ready = ("YOLO",)
     clear = "/new"
     confirm = ("Approve Once", "1")
 

@@ -6,7 +6,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +16,9 @@ from support.terminal import readable
 from support.waiting import until
 
 SECONDS_A_KEY = 0.03
+END = "\x1b[F"
+MAX_SHOWN = 2_000
+"""Characters of the screen in the error of a wait that was in vain."""
 _QUESTIONS = (
     (re.compile(r"\x1b\[6n"), "\x1b[1;1R"),
     (re.compile(r"\x1b\[0?c"), "\x1b[?62;22c"),
@@ -68,7 +71,9 @@ class HostTerminal:
     def enter(self, line: str, *, shown: str = "") -> None:
         """Type a line, and press return when it, or what is expected then, is on the screen.
 
-        Keys that come faster than a person types are taken for pasted text, in which return begins a new line.
+        Keys that come faster than a person types are taken for pasted text, in which return begins a new line. A busy
+        host reads the last key and return at once, however slowly they were pressed; a key that is no text, between
+        them, ends what it takes for pasted.
         """
         place = self.place
         for key in line:
@@ -76,19 +81,20 @@ class HostTerminal:
             time.sleep(SECONDS_A_KEY)
         if shown:
             self.wait(shown, after=place)
-        until(lambda: _is_typed(line, self.text[place:]))
+        self._until(lambda: _is_typed(line, self.text[place:]))
+        self.press(END)
         self.press("\r")
 
-    def wait(self, text: str, *, after: int = 0) -> None:
-        """Wait until a text is shown."""
-        wanted = re.sub(r"\s+", "", text)
-        until(lambda: wanted in self.text[after:])
+    def wait(self, *texts: str, after: int = 0) -> None:
+        """Wait until texts are shown, each after the one before it."""
+        wanted = re.compile(".*".join(re.escape(re.sub(r"\s+", "", text)) for text in texts))
+        self._until(lambda: wanted.search(self.text, after))
 
-    def wait_for_end(self, busy: str, *, ready: str, after: int) -> None:
-        """Wait until the program is ready again after it was busy."""
-        self.wait(busy, after=after)
-        wanted = re.sub(r"\s+", "", ready)
-        until(lambda: wanted in self.text.rpartition(re.sub(r"\s+", "", busy))[2])
+    def _until(self, happened: Callable[[], object]) -> None:
+        try:
+            until(happened)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; at the end of the screen: {self.text[-MAX_SHOWN:]}") from None
 
     def _read(self) -> None:
         while True:
