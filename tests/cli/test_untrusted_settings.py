@@ -53,6 +53,7 @@ SETTINGS_READ: dict[str, list[str]] = {
     "sessions": [],
     "stats": [],
     "timeline": ["--session", "notes"],
+    "tokens": [EXAMPLE],
     "ui": ["--no-open", "--json"],
     "uninstall": ["pi"],
     "vacuum": [],
@@ -68,7 +69,6 @@ NO_SETTINGS_READ: dict[str, list[str]] = {
     "serve": ["--port", "0", "--json"],
     "show": [EXAMPLE],
     "token": [],
-    "tokens": [EXAMPLE],
     "version": [],
 }
 """The commands that read only the settings of the user, or none."""

@@ -20,6 +20,7 @@ from holdfast.store.base import Record, Select, Store
 from holdfast.store.moving import move
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.rows import HERE, MODEL, fact, make_message, make_query, vectors
+from support.command import Done, run_command
 from support.postgres_server import open_postgres, schema_of, start
 
 OTHER = replace(HERE, tenant="other")
@@ -115,6 +116,55 @@ def test_a_file_with_keys_moves_by_the_command(tmp_path: Path, monkeypatch: pyte
         assert [one["tenant"] for one in json.loads(result.stdout)] == ["local"]
     with SqliteStore(tmp_path / "back.db") as store:
         assert open_marks(store).keys == keys
+
+
+def test_all_tenants_of_a_file_move_to_another_file(source: SqliteStore, tmp_path: Path) -> None:
+    """By one command, which is repeated after an interruption in the second tenant."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with SqliteStore(tmp_path / "copy.db") as copy:
+        move(source, copy, "local")
+        with pytest.raises(KeyboardInterrupt):
+            move(source, copy, "other", progress=interrupt)
+    command = ["migrate", str(tmp_path / "source.db"), str(tmp_path / "copy.db"), "--json"]
+    result = CliRunner().invoke(holdfast, command, catch_exceptions=False)
+    assert [(one["tenant"], one["rows"]["messages"]) for one in json.loads(result.stdout)] == [
+        ("local", 29),
+        ("other", 3),
+    ]
+    with SqliteStore(tmp_path / "copy.db") as copy:
+        assert content(copy) == content(source)
+        assert copy.tenants() == source.tenants()
+
+
+def test_tenants_of_a_server_need_a_file_each(tmp_path: Path) -> None:
+    """They have the same numbers there, and a file has every number once."""
+    with closing(open_postgres(tmp_path)) as server, SqliteStore(tmp_path / "back.db") as back:
+        for scope in (HERE, OTHER):
+            server.add_messages([make_message(f"the first of {scope.tenant}", scope=scope)])
+        before = move(server, back, "local")
+        with pytest.raises(InputError, match="give tenant other a target of its own"):
+            move(server, back, "other")
+        assert move(server, back, "local") == before
+
+
+def test_a_command_that_copies_nothing_says_so(tmp_path: Path) -> None:
+    """If a tenant does not exist, or the memory is empty."""
+    with SqliteStore(tmp_path / "source.db") as store:
+        store.add_messages([make_message("mine")])
+    SqliteStore(tmp_path / "empty.db").close()
+
+    def run_migrate(name: str, *options: str) -> Done:
+        return run_command("migrate", name, "copy.db", *options, folder=tmp_path, environ={"HOME": str(tmp_path)})
+
+    unknown = run_migrate("source.db", "--tenant", "nobody")
+    assert (unknown.returncode, unknown.stdout) == (1, "")
+    assert "source.db has no tenant nobody; it has local" in unknown.stderr
+    empty = run_migrate("empty.db")
+    assert empty.returncode == 0
+    assert "empty.db is empty: nothing was copied" in empty.stderr
 
 
 def test_the_commands_work_on_a_server(source: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,13 +136,22 @@ def migrate(*, source: str, target: str, tenants: tuple[str, ...], as_json: bool
     with _open_tables(source, create=False) as old, _open_tables(target) as new, Progress(1) as progress:
         total = sum(count for name, count in old.counts().items() if name in {"messages", "passages", "facts"})
         progress.set_total(max(1, total))
-        names = tenants or tuple(filter(None, old.tenants()))  # records of the store itself have none
-        if len(names) > 1 and isinstance(new, SqliteStore):
-            raise InputError("a file holds one tenant: choose it with --tenant, and give each tenant its own TARGET")
+        known = list(filter(None, old.tenants()))  # records of the store itself have none
+        names = tenants or known
+        for name in names:
+            if name not in known:
+                raise InputError(f"{old.place} has no tenant {name}; it has {', '.join(known) or 'none'}")
+        if len(names) > 1 and isinstance(new, SqliteStore) and not isinstance(old, SqliteStore):
+            raise InputError(
+                "tenants of a server may have the same numbers of messages, and a file has every number once: choose"
+                " one with --tenant, and give each tenant its own TARGET"
+            )
         found = [move(old, new, name, progress=lambda table, count: progress.advance(count, table)) for name in names]
     if as_json:
         emit_json([asdict(one) for one in found])
         return
+    if not found:
+        echo(f"{old.place} is empty: nothing was copied.", err=True)
     for one in found:
         rows = ", ".join(f"{count:,} {table}" for table, count in one.rows.items())
         echo(f"{one.tenant}: {rows}; compared, sha256 {one.digest[:16]}")

@@ -303,7 +303,7 @@ def list_errors() -> tuple[type[Exception], ...]:
     return (sqlite3.Error, cipher.Error)
 
 
-def is_error(error: BaseException, name: str) -> bool:
+def is_error(error: BaseException | None, name: str) -> bool:
     """Return whether an error of SQLite has a name that begins so."""
     return str(getattr(error, "sqlite_errorname", "")).startswith(name)
 

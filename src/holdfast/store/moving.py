@@ -20,6 +20,7 @@ from holdfast.index.database import Database
 from holdfast.index.scopes import scope_condition, scope_number
 from holdfast.index.tables import count_passages
 from holdfast.store.base import Scope, Select, VectorRow
+from holdfast.store.connection import is_error
 from holdfast.store.rows import KEY, Tables
 from holdfast.store.tables import TableStore
 from holdfast.store.upkeep import reindex_tables
@@ -34,8 +35,6 @@ _TABLES: Final = {
 _PASSAGE: Final = "number, message, scope, time, previous, human, speaker, start, windows, text"
 _OF_ALL: Final = Scope(tenant="", project="", agent="", session="")
 """The scope of records that belong to the store, such as the keys that sign recalled blocks."""
-_MOVED: Final = "moved "
-"""Prefix of the counters in the target for the last row of a table that was copied."""
 
 Progress = Callable[[str, int], None]
 """Called with the name of a table and the number of rows that were copied."""
@@ -125,6 +124,10 @@ class _Copy:
         condition, values = scope_condition(db, {"tenant": self.tenant})
         return f"{db.own}scope IN (SELECT id FROM scopes WHERE {condition})", values
 
+    def name(self, table: str) -> str:
+        """Return the counter in the target of the last row of a table that was copied. A file has several tenants."""
+        return f"moved {self.tenant} {table}"
+
     def begin(self) -> bool:
         """Note in the target that a copy has begun, and skip all numbers of the source, also of forgotten rows.
 
@@ -134,12 +137,12 @@ class _Copy:
 
         def work(db: Database) -> bool:
             mine, values = self.mine(db)
-            note = db.execute(f"SELECT 1 FROM counters WHERE {db.own}name = ?", (f"{_MOVED}messages",)).fetchone()
+            note = db.execute(f"SELECT 1 FROM counters WHERE {db.own}name = ?", (self.name("messages"),)).fetchone()
             if note is None:
                 for table in _TABLES:
                     if db.execute(f"SELECT 1 FROM {table} WHERE {mine} LIMIT 1", values).fetchone():
                         return False
-                db.insert("counters", "name, value", [(f"{_MOVED}{table}", -1) for table in (*_TABLES, "passages")])
+                db.insert("counters", "name, value", [(self.name(table), -1) for table in (*_TABLES, "passages")])
             for table, last in numbers.items():
                 db.skip_numbers(table, last)
             return True
@@ -148,7 +151,8 @@ class _Copy:
 
     def end(self, db: Tables) -> None:
         """Remove the notes of `begin`."""
-        db.execute(f"DELETE FROM counters WHERE {db.own}name LIKE ?", (f"{_MOVED}%",))
+        names = [(self.name(table),) for table in (*_TABLES, "passages")]
+        db.executemany(f"DELETE FROM counters WHERE {db.own}name = ?", names)
 
     def read_batch(self, table: str, columns: str, after: int) -> tuple[list[list[Any]], list[Scope]]:
         """Read the rows after a number, the number first, and all scopes."""
@@ -166,7 +170,7 @@ class _Copy:
 
     def copy(self, table: str) -> int:
         """Copy the next rows of a table; return their number."""
-        name = f"{_MOVED}{table}"
+        name = self.name(table)
         after = self.target.write(self.tenant, _read_counter, name)
         columns = _PASSAGE if table == "passages" else f"{KEY[table.removesuffix('s')]}, {_TABLES[table]}"
         rows, scopes = self.read_batch(table, columns, after)
@@ -185,8 +189,16 @@ class _Copy:
             db.insert(table, columns, rows)
             db.execute(f"UPDATE counters SET value = ? WHERE {db.own}name = ?", (last, name))
 
-        if rows:
-            self.target.write(self.tenant, work)
+        try:
+            if rows:
+                self.target.write(self.tenant, work)
+        except StorageError as error:
+            if not is_error(error.__cause__, "SQLITE_CONSTRAINT"):
+                raise
+            raise InputError(
+                f"{self.target.place} has rows of another tenant with the same numbers: a file has every number once,"
+                f" and on a server each tenant has numbers of its own; give tenant {self.tenant} a target of its own"
+            ) from error
         return len(rows)
 
     def copy_forgotten(self) -> None:
