@@ -29,7 +29,7 @@ SETTINGS = SettingsError("unknown.", source="holdfast.toml", key="recal.cap", ne
 STORAGE = StorageError("disk full", path=Path("a.db"))
 EMBEDDING = EmbeddingError("refused", provider="openai", status=429)
 INVALID = InvalidWindowError("anthropic", ["orphan in messages[3]"])
-SMALL = WindowTooSmallError(needed=12_000, limit=8_000)
+SMALL = WindowTooSmallError(needed=12_000, limit=10_000, room=8_000)
 EXTRA = MissingExtraError("counting with tiktoken", extra="tiktoken")
 ALL = [FORMAT, TRANSCRIPT, SETTINGS, STORAGE, EMBEDDING, INVALID, SMALL, EXTRA]
 
@@ -86,7 +86,7 @@ class TestMessages:
         )
         assert (EMBEDDING.provider, EMBEDDING.status) == ("openai", 429)
         assert (INVALID.provider, INVALID.violations) == ("anthropic", ("orphan in messages[3]",))
-        assert (SMALL.needed, SMALL.limit) == (12_000, 8_000)
+        assert (SMALL.needed, SMALL.limit, SMALL.room) == (12_000, 10_000, 8_000)
         assert STORAGE.path == Path("a.db")
         assert (EXTRA.feature, EXTRA.extra) == ("counting with tiktoken", "tiktoken")
 

@@ -104,25 +104,24 @@ SPACE_ADVICE: Final = (
 
 
 class WindowTooSmallError(WindowError):
-    """The messages that must stay in the window have `needed` tokens, more than `limit`.
+    """The messages that must stay in a window have `needed` tokens, more than the `room` for messages in it.
 
-    They are the system prompt, the summary, pinned messages, and those that the next reply answers.
+    `limit` is the size of the window, as the caller gave it; tools and the reply take the rest. The messages that must
+    stay are the system prompt, the summary, pinned messages, and those that the next reply answers.
     """
 
-    def __init__(self, *, needed: int, limit: int) -> None:
-        if limit > 0:
-            reason = (
-                f"what must stay in the window takes {needed:,} tokens, and messages may take {limit:,}: use a larger"
-                " window, send a shorter message, or unpin some"
-            )
+    def __init__(self, *, needed: int, limit: int, room: int) -> None:
+        reason = (
+            f"what must stay in the window takes {needed:,} tokens, and of its {limit:,} tools and the reply leave "
+        )
+        if room > 0:
+            reason += f"{room:,} for messages: use a larger window, send a shorter message, or unpin some"
         else:
-            reason = (
-                f"what must stay in the window takes {needed:,} tokens, and tools and reply leave no room for messages:"
-                " use a larger window, offer fewer tools, or reserve less for the reply"
-            )
+            reason += "no room for messages: use a larger window, offer fewer tools, or reserve less for the reply"
         super().__init__(reason)
         self.needed = needed
-        self.limit = max(0, limit)
+        self.limit = limit
+        self.room = max(0, room)
 
 
 class ModelError(HoldfastError):

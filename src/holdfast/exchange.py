@@ -475,7 +475,7 @@ def _assemble(exchange: Exchange) -> Exchange:
     try:
         return _assemble_once(exchange)
     except WindowTooSmallError as error:
-        if not _can_compact_below(exchange, error.limit) or not _compact(exchange):
+        if not _can_compact_below(exchange, error.room) or not _compact(exchange):
             raise
     return _assemble_once(exchange)
 

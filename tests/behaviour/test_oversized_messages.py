@@ -140,5 +140,15 @@ def test_tools_that_leave_no_room_are_named(session: Session) -> None:
     tools = [{"name": f"tool{number}", "description": "words " * 200, "input_schema": {}} for number in range(20)]
     with pytest.raises(WindowTooSmallError, match=r"leave no room for messages.*offer fewer tools") as caught:
         session.assemble([user("Which port?")], limit=4_000, tools=tools)
-    assert caught.value.limit == 0
+    assert (caught.value.limit, caught.value.room) == (4_000, 0)
     assert "-" not in str(caught.value)
+
+
+def test_the_error_has_the_limit_of_the_caller(session: Session) -> None:
+    """And the room that is left of it for messages, also in words."""
+    with pytest.raises(WindowTooSmallError) as caught:
+        session.assemble([user(BIG)], limit=LIMIT, reserve=2_000)
+    error = caught.value
+    assert error.limit == LIMIT
+    assert 0 < error.room < LIMIT < error.needed
+    assert f"takes {error.needed:,} tokens, and of its {LIMIT:,} tools and the reply leave {error.room:,}" in str(error)

@@ -140,7 +140,7 @@ class TestProtected:
         """It says how much is needed, and how much there is."""
         with pytest.raises(WindowTooSmallError, match="larger window") as caught:
             kept(items(chat()), 300)
-        assert caught.value.needed > caught.value.limit == 300
+        assert caught.value.needed > caught.value.room == 300
 
     def test_the_largest_yields_if_it_may(self) -> None:
         """Of what is protected: not the system prompt, and not what the next reply answers."""

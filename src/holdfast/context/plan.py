@@ -226,7 +226,7 @@ def _make_fit(
             edits = trim(plan.items, rules, attempt=attempt, scores=scores, reserved=reserved, goes_deep=goes_deep)
         except WindowTooSmallError as error:
             too_small = error
-            excess = error.needed - error.limit + int(EXTRA_SHARE * error.limit)
+            excess = error.needed - error.room + int(EXTRA_SHARE * error.room)
         else:
             return plan.add(edits)
     raise too_small
@@ -305,7 +305,7 @@ def trim(
         spans = _yield_largest(spans, excess=needed - budget.prompt + reserved)
         needed = _protected_tokens(spans)
     if needed > max_limit:
-        raise WindowTooSmallError(needed=needed, limit=max_limit)
+        raise WindowTooSmallError(needed=needed, limit=budget.window, room=max_limit)
     if needed <= rules.usual:
         limit = rules.usual
         left = rules.usual
