@@ -569,6 +569,36 @@ class TestDoctor:
         table.mkdir(parents=True)
         assert f"{table}: memories of OpenClaw in LanceDB, which are not read" in run("doctor", home=tmp_path).stdout
 
+    @pytest.mark.parametrize(
+        ("setting", "module", "finding"),
+        [
+            ("ARCHIVE__PATH=postgresql://db.example.com/m", "holdfast.store.postgres", "a memory on .*[postgres]"),
+            ("COMPACTION__MODEL=anthropic/claude-opus-4-5", "anthropic", "compaction.model: .*[anthropic]"),
+            ("KNOWLEDGE__HOST_MODEL=ollama/qwen3", "openai", "knowledge.host_model: .*[openai]"),
+            ("TOKENS__COUNTER=tiktoken", "tiktoken", "tokens.counter: .*[tiktoken]"),
+        ],
+    )
+    def test_a_package_that_the_settings_need_is_named(
+        self, setting: str, module: str, finding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With the command that installs it. Without the setting, nothing is wrong."""
+        monkeypatch.setitem(sys.modules, module, None)  # as if it was not installed
+        assert run("doctor", home=tmp_path).returncode == 0
+        name, _, value = setting.partition("=")
+        variables = {f"HOLDFAST_{name}": value, "ANTHROPIC_API_KEY": "canary"}
+        done = run("doctor", home=tmp_path, **variables)
+        assert done.returncode == 1
+        (line,) = [line for line in done.stdout.splitlines() if line.startswith("✗")]
+        start, _, extra = finding.partition("[")
+        assert re.search(rf"✗ {start}pip install 'holdfast-memory\[{extra[:-1]}\]'", line)
+
+    def test_a_model_of_another_program_is_only_noted(self, tmp_path: Path) -> None:
+        """The proxy looks up its window, and the key may be with the agent."""
+        done = run("doctor", home=tmp_path, HOLDFAST_MODEL__NAME="anthropic/claude-opus-4-5")
+        assert done.returncode == 0
+        assert "· model.name: " in done.stdout
+        assert "ANTHROPIC_API_KEY" in done.stdout
+
     def test_a_wrong_setting_is_wrong(self, tmp_path: Path) -> None:
         """A settings file of the user with an unknown key makes doctor exit with 1 and name the key."""
         own = tmp_path / ".openclaw" / "openclaw.json"

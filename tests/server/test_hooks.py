@@ -233,7 +233,8 @@ def test_a_failure_is_logged_and_the_host_continues(host: Host) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     findings = [finding["what"] for finding in json.loads(done.stdout)["findings"]]
     assert [what for what in findings if what.startswith("hook: ") and "StorageError" in what]
-    assert {"uvicorn is installed", "mcp is installed"} <= set(findings)
+    (extras,) = [what for what in findings if what.startswith("extras: ")]
+    assert {"mcp", "server"} <= set(extras.removeprefix("extras: ").partition(";")[0].split(", "))
 
 
 def test_wrong_settings_are_logged_and_the_host_continues(tmp_path: Path) -> None:

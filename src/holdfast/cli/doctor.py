@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from shutil import disk_usage
 from typing import Final, Literal
@@ -20,9 +19,10 @@ from holdfast import __version__, transcripts
 from holdfast import settings as configuration
 from holdfast.cli.console import open_console
 from holdfast.cli.install import find_missing_extras, open_installer
+from holdfast.cli.opening import EXTRAS, has_extra
 from holdfast.cli.output import emit_json, human_bytes, terminal_width, wrap
 from holdfast.embed import Choice, choose
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, MissingExtraError
 from holdfast.hooks.hosts import HOSTS
 from holdfast.memory.archive import passages_of
 from holdfast.memory.block import open_marks
@@ -45,16 +45,6 @@ from holdfast_memory.distribution import explain_other_project, find_other_proje
 
 Level = Literal["ok", "note", "wrong"]
 _MARKS: Final[dict[Level, tuple[str, str]]] = {"ok": ("✓", "green"), "note": ("·", "yellow"), "wrong": ("✗", "red")}
-_EXTRAS: Final = {
-    "tokenizers": "tokenizers",
-    "tiktoken": "tiktoken",
-    "wordllama": "local",
-    "onnxruntime": "onnx",
-    "starlette": "server",
-    "uvicorn": "server",
-    "mcp": "mcp",
-    "sqlcipher3": "encrypted",
-}
 _LANCEDB: Final = "~/.openclaw/memory/lancedb"
 """The default folder of OpenClaw's long-term memories."""
 _MIN_FREE_BYTES: Final = 100_000_000
@@ -101,10 +91,7 @@ def check_all(
         Finding("ok", f"SQLite {sqlite3.sqlite_version}"),
     ]
     installed += [Finding("wrong", explain_other_project(project)) for project in find_other_projects()]
-    for module, extra in _EXTRAS.items():
-        is_missing = find_spec(module) is None
-        state = f"not installed: {install_command(extra)}" if is_missing else "installed"
-        installed.append(Finding("note" if is_missing else "ok", f"{module} is {state}"))
+    installed.append(Finding("ok", _describe_extras()))
     files = configuration.user_files() if project is None else configuration.default_files(folder=project)
     try:
         loaded = load_settings(files=files)
@@ -133,8 +120,18 @@ def check_all(
         mend=mend,
         is_thorough=is_thorough,
     )
-    memory = (*checks.search(), *checks.memory(), *checks.disk())
+    memory = (*checks.models(), *checks.search(), *checks.memory(), *checks.disk())
     return [*installed, *problems, *memory, *checks.hooks(), *checks.agents()]
+
+
+def _describe_extras() -> str:
+    """Name the extras that are installed, and the others. One that the settings need is a finding of its own."""
+    installed = [extra for extra in EXTRAS if has_extra(extra)]
+    missing = [extra for extra in EXTRAS if extra not in installed]
+    shown = f"extras: {', '.join(installed) or 'none'}"
+    if missing:
+        shown += f"; not installed: {', '.join(missing)} ({install_command('NAME')} adds one)"
+    return shown
 
 
 def _describe_sources(files: Sequence[Path], *, origins: Iterable[str], project: Path | None) -> str:
@@ -180,6 +177,30 @@ class _Checks:
     address: str | None
     mend: bool
     is_thorough: bool
+
+    def models(self) -> Iterator[Finding]:
+        """Open the models that the settings name, and look for their tokenizer. Nothing is sent."""
+        from holdfast.models import open_model  # noqa: PLC0415 - only for this
+
+        compaction = self.settings.compaction
+        names = {
+            "compaction.model": compaction.model,
+            "compaction.memory_flush.model": compaction.memory_flush.model,
+            "knowledge.model": self.settings.knowledge.model,
+            "knowledge.host_model": self.settings.knowledge.host_model,
+            "model.name": self.settings.model.name,
+        }
+        for key, name in names.items():
+            try:
+                if name:
+                    open_model(name, settings=self.settings)
+            except HoldfastError as error:
+                # Other ways in than `holdfast chat` only look up the window of this model.
+                level: Level = "note" if key == "model.name" else "wrong"
+                yield Finding(level, f"{key}: {error}")
+        counter = self.settings.tokens.counter
+        if counter in EXTRAS and not has_extra(counter):
+            yield Finding("wrong", f"tokens.counter: {MissingExtraError(f'counting with {counter}', extra=counter)}")
 
     def search(self) -> Iterator[Finding]:
         for reason in self.choice.reasons:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib.util
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from holdfast.cli.opening import load_settings, open_model, store_of
+from holdfast.cli.opening import has_extra, load_settings, open_model, store_of
 from holdfast.cli.options import as_json, home_option
 from holdfast.cli.output import echo, emit_json, print_result
 from holdfast.hooks.hosts import HOSTS, Host, Keys
@@ -19,7 +18,6 @@ from holdfast.hooks.install import FileChange, Installer, plan_host_model, write
 from holdfast.settings.loading import user_settings_file
 from holdfast_memory.distribution import install_command
 
-_MODULES: Final = {"server": "starlette", "mcp": "mcp"}
 """A module of each extra that hosts need."""
 NO_MODEL: Final = "none"
 """The name for no model: only rules extract facts from what hosts archive."""
@@ -78,7 +76,7 @@ def install(*, host: str | None, learner: str | None, dry_run: bool, home: Path 
 
 def find_missing_extras(host: Host) -> list[str]:
     """Return the extras that a host needs and this installation lacks."""
-    return [extra for extra in host.extras if importlib.util.find_spec(_MODULES[extra]) is None]
+    return [extra for extra in host.extras if not has_extra(extra)]
 
 
 @click.command()

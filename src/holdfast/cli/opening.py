@@ -183,3 +183,25 @@ def require(feature: str, *modules: str, extra: str) -> None:
     """Refuse a command whose extra is not installed."""
     if any(find_spec(module) is None for module in modules):
         raise MissingExtraError(feature, extra=extra)
+
+
+EXTRAS: Final = {
+    "anthropic": "anthropic",
+    "chat": "prompt_toolkit",
+    "encrypted": "sqlcipher3",
+    "local": "wordllama",
+    "mcp": "mcp",
+    "onnx": "onnxruntime",
+    "openai": "openai",
+    "postgres": "psycopg_pool",
+    "remote": "httpx2",
+    "server": "uvicorn",
+    "tiktoken": "tiktoken",
+    "tokenizers": "tokenizers",
+}
+"""The extras that commands and settings need, and the module by which each is recognised as installed."""
+
+
+def has_extra(extra: str) -> bool:
+    """Return whether an extra is installed."""
+    return find_spec(EXTRAS[extra]) is not None
