@@ -1,4 +1,4 @@
-"""Deadlines, retries, threads and certificates for calls to other programs."""
+"""Deadlines, retries, threads, certificates and addresses for calls to other programs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,13 @@ T = TypeVar("T")
 
 Clock = Callable[[], float]
 """Returns the time in seconds, from any starting point."""
+
+
+def hide_keys(url: str) -> str:
+    """Return an address for a message: without the keys that may be in it, as a login or in its query."""
+    address = url.partition("#")[0].partition("?")[0]
+    scheme, separator, rest = address.partition("://")
+    return scheme + separator + rest.rpartition("@")[2]
 
 
 class DeadlineError(Exception):

@@ -272,7 +272,7 @@ class TestTrouble:
         waited: list[float] = []
         with endpoint(GOOD) as server:
             embedder = remote(server, waited=waited)
-        trouble(embedder, r"openai: cannot be reached: .*embedding\.base_url")
+        trouble(embedder, rf"openai: {server.url}\S* cannot be reached: .*embedding\.base_url")
         assert waited == []
 
     @pytest.mark.parametrize("status", [401, 403])

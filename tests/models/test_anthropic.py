@@ -217,8 +217,9 @@ def test_an_address_without_a_server_is_busy() -> None:
     """A server that is not there may come back: it counts as busy, and the message says what to check."""
     with ScriptedProvider([]) as provider:
         url = provider.url
-    with pytest.raises(ModelBusyError, match="check the network and the address"):
+    with pytest.raises(ModelBusyError, match="check the network and the address") as caught:
         AnthropicModel("claude-opus-5-5", api_key="key", base_url=url).ask(HELLO)
+    assert f"({url}/v1/messages" in str(caught.value)
 
 
 def test_a_schema_is_dropped_where_it_is_not_known() -> None:

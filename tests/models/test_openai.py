@@ -219,8 +219,10 @@ def test_an_address_without_a_server_is_busy() -> None:
     """A server that is not there may come back: it counts as busy."""
     with ScriptedProvider([]) as provider:
         url = provider.url
-    with pytest.raises(ModelBusyError, match="check the network and the address"):
-        OpenAIModel("gpt-5", base_url=f"{url}/v1").ask(HELLO)
+    with pytest.raises(ModelBusyError, match="check the network and the address") as caught:
+        OpenAIModel("gpt-5", base_url=f"{url.replace('//', '//me:canary@')}/v1").ask(HELLO)
+    assert f"({url}/v1/chat/completions)" in str(caught.value)
+    assert "canary" not in str(caught.value)
 
 
 def test_fields_that_a_server_rejects_are_dropped() -> None:

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 import numpy as np
 
-from holdfast.calls import Deadline, RetryPolicy, create_ssl_context, retry, start_thread
+from holdfast.calls import Deadline, RetryPolicy, create_ssl_context, hide_keys, retry, start_thread
 from holdfast.embed.base import Floats, Purpose, Space, batches, clean, make_digest, unit
 from holdfast.errors import EmbeddingError, MissingExtraError
 from holdfast.redaction import redact
@@ -177,11 +177,14 @@ class RemoteEmbedder:
         try:
             response, body = call.result(timeout=deadline.remaining)
         except (TimeoutError, httpx2.TimeoutException):
-            message = f"no answer within {deadline.seconds:g} s; check the network, or use a model on this machine"
+            message = (
+                f"no answer within {deadline.seconds:g} s from {hide_keys(url)}; check the network, or use a model on"
+                " this machine"
+            )
             raise _UnavailableError(self._error(message)) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
             reason = self._excerpt(str(error).encode() or type(error).__name__.encode())
-            message = f"cannot be reached: {reason}; check the network and embedding.base_url"
+            message = f"{hide_keys(url)} cannot be reached: {reason}; check the network and embedding.base_url"
             raise self._error(message) from None
         if response.is_success:
             return body

@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from threading import Event
 from typing import Any, Final, Protocol, TypeVar
 
-from holdfast.calls import Deadline
+from holdfast.calls import Deadline, hide_keys
 from holdfast.errors import (
     FormatError,
     ModelBusyError,
@@ -147,11 +147,11 @@ class ProviderModel:
         try:
             yield from stream(source, model=self.name, deadline=deadline, cancel=cancel)
         except self._timeout_errors as error:
-            late = f"no answer within {deadline.seconds:.3g} s: allow more time"
+            late = f"no answer within {deadline.seconds:.3g} s{_name_address(error)}: allow more time"
             raise ModelTimeoutError(late, model=self.name) from error
         except (*self._connection_errors, ValueError) as error:  # the SDKs let the errors of their parsers through
             reason = str(error.__cause__ or error) or type(error).__name__
-            message = f"the connection failed: {reason}: check the network and the address"
+            message = f"the connection failed{_name_address(error)}: {reason}: check the network and the address"
             raise ModelBusyError(message, model=self.name) from error
         except self._sdk_error as error:
             if not hasattr(error, "body"):  # raised by the SDK itself, before anything was sent
@@ -177,6 +177,15 @@ class ProviderModel:
                     error = response.get("error") if isinstance(response, Mapping) else whole
                     raise self._sdk.APIError("the response failed", events.response.request, body=error)
                 yield data
+
+
+def _name_address(error: Exception) -> str:
+    """Return the address of a request that failed, for a message; an empty text if the error does not have it."""
+    try:
+        url = str(error.request.url)  # type: ignore[attr-defined]  # of the SDKs and of httpx
+    except (AttributeError, RuntimeError):  # httpx raises the latter if there is none
+        return ""
+    return f" ({hide_keys(url)})"
 
 
 def make_reply(message: Message, envelope: Json, stops: Mapping[str, str]) -> Reply:

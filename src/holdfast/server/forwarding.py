@@ -14,10 +14,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
+from holdfast.calls import hide_keys
 from holdfast.redaction import redact
 from holdfast.server.guard import OWN_HEADERS
 from holdfast.server.transport import CONNECT_SECONDS, IDLE_SECONDS, READ_SECONDS, Body, Transport
-from holdfast.server.upstreams import Upstreams, hide_keys
+from holdfast.server.upstreams import Upstreams
 from holdfast.text import printable
 
 log = logging.getLogger("holdfast.server")
@@ -115,7 +116,7 @@ class Forwarder:
 
     def refuse_unreachable(self, request: Request, error: httpx.HTTPError, *, session: str = "") -> Response:
         """Answer a request whose provider did not, and write that to the log."""
-        address = hide_keys(httpx.URL(make_url(self._upstreams, request)))
+        address = hide_keys(make_url(self._upstreams, request))
         message = f"{address} did not answer: {_describe(error)}"
         warn(message, session=session)
         return refuse(request, message, status=502)
@@ -183,7 +184,7 @@ class _PassedOn(StreamingResponse):
         except ClientDisconnect:
             pass
         except httpx.HTTPError as error:
-            warn(f"the reply of {hide_keys(self._url)} broke off: {_describe(error)}", session=self._session)
+            warn(f"the reply of {hide_keys(str(self._url))} broke off: {_describe(error)}", session=self._session)
 
 
 def relay(sent: httpx.Response) -> Response:

@@ -27,6 +27,7 @@ from starlette.responses import Response
 
 from holdfast.aio import AsyncEngine, AsyncSession, in_thread
 from holdfast.cache import LruCache
+from holdfast.calls import hide_keys
 from holdfast.errors import HoldfastError, InputError
 from holdfast.exchange import (
     ArchivedReply,
@@ -67,7 +68,7 @@ from holdfast.server.guard import carries_own_token, is_reserved
 from holdfast.server.identity import TOKEN_HEADER, Caller, Callers
 from holdfast.server.summaries import complete_body, complete_stream
 from holdfast.server.transport import Body, chain_chunks, read_up_to
-from holdfast.server.upstreams import Upstreams, hide_keys
+from holdfast.server.upstreams import Upstreams
 from holdfast.session import Session
 from holdfast.store.base import Scope
 from holdfast.telemetry import observe
@@ -470,7 +471,7 @@ class Proxy:
     ) -> AsyncIterator[bytes]:
         """Pass the bytes of a reply on. The last ones wait until the reply is durable."""
         collector = reply.collector
-        name = f"the reply of {hide_keys(sent.url)}"
+        name = f"the reply of {hide_keys(str(sent.url))}"
         warning = f"the client left in the middle of {name}"
         is_archived = False
         try:

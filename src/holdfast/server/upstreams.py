@@ -1,15 +1,12 @@
-"""Where model requests go. A server that hooks have started is not asked for one, and does not load what sends them."""
+"""Where model requests go."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from holdfast.calls import hide_keys
 from holdfast.errors import InputError
-
-if TYPE_CHECKING:
-    from httpx2 import URL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +39,5 @@ class Upstreams:
         return cls(**urls)
 
     def __str__(self) -> str:
-        from httpx2 import URL  # noqa: PLC0415 - see the module docstring
-
-        addresses = [hide_keys(URL(url)) for url in (self.anthropic, self.openai)]
+        addresses = map(hide_keys, (self.anthropic, self.openai))
         return " and ".join(dict.fromkeys(addresses))
-
-
-def hide_keys(url: URL) -> str:
-    """Return an address without the keys that may be in it."""
-    return str(url.copy_with(userinfo=b"", query=None))
