@@ -47,7 +47,7 @@ IS_LINUX: bool = sys.platform.startswith("linux")
 
 
 def parse(arguments: Sequence[str]) -> str | None:
-    """Return the folder that the arguments of `holdfast hook` name, empty for none.
+    """Return the folder or address that the arguments of `holdfast hook` name, empty for none.
 
     None if there are other arguments, which only the command line knows.
     """
@@ -62,7 +62,7 @@ def parse(arguments: Sequence[str]) -> str | None:
 
 
 def run(home: str) -> None:
-    """Answer the event on standard input. `home` is the folder of the memory, empty for that of the settings."""
+    """Answer the event on standard input. `home` is the folder or address of the memory, empty for the settings."""
     output = answer(home, sys.stdin.buffer.read())
     if output:
         sys.stdout.buffer.write(json.dumps(output, ensure_ascii=False).encode() + b"\n")
@@ -71,7 +71,7 @@ def run(home: str) -> None:
 
 def answer(home: str, data: bytes) -> dict[str, Any]:
     """Return the answer to an event; if memory fails, nothing, or the line about it that the host shows."""
-    folder = home or _default_folder()
+    folder = _default_folder() if not home or "://" in home else home
     name = ""
     event = ""
     try:
@@ -230,6 +230,7 @@ def find_folder(home: str, *, project: str) -> str | None:
         config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
         files = [os.path.join(config, "holdfast", "holdfast.toml"), os.path.join(project, "holdfast.toml")]
         is_set = any(name.startswith("HOLDFAST_ARCHIVE") for name in os.environ)
+        is_set |= "://" in os.environ.get("HOLDFAST_HOME", "")  # it is refused
         if not IS_LINUX or is_set or any(map(_may_name_archive, files)):
             return None
     folder = home or _default_folder()
@@ -254,38 +255,41 @@ def _is_empty(folder: str) -> bool:
 
 
 def _default_folder() -> str:
-    """Return `$HOLDFAST_HOME`, else the platform's data folder, as `store.opening.default_path` does."""
+    """Return `$HOLDFAST_HOME`, else the platform's data folder, as `store.opening.default_path` does.
+
+    If the variable is an address, which `default_path` refuses, that is written to the log of the platform's folder.
+    """
     home = os.environ.get("HOLDFAST_HOME")
-    if home:
+    if home and "://" not in home:
         return os.path.expanduser(home)
     if IS_LINUX:
         data = os.environ.get("XDG_DATA_HOME", "")
         return os.path.join(data if data.strip() else os.path.expanduser("~/.local/share"), "holdfast")
-    from holdfast.store.opening import default_path  # noqa: PLC0415 - takes time
+    from platformdirs import user_data_dir  # noqa: PLC0415 - takes time
 
-    return str(default_path())
+    return str(user_data_dir("holdfast", appauthor=False))
 
 
 def _find_memory(home: str, project: str) -> SharedMemory:
-    from pathlib import Path  # noqa: PLC0415 - takes time
-
-    from holdfast.settings import folder_of  # noqa: PLC0415 - as above
+    from holdfast.settings import folder_of  # noqa: PLC0415 - takes time
     from holdfast.shared import find_memory  # noqa: PLC0415 - as above
 
-    return find_memory(Path(home) if home else None, project=folder_of(project))
+    return find_memory(home or None, project=folder_of(project))
 
 
 def _start(memory: SharedMemory) -> None:
     """Start the server of a memory, and do not wait for it."""
     from holdfast.server.process import start  # noqa: PLC0415 - takes time
 
+    environ: dict[str, str] = {}
     if memory.owner is not None:
         options = ["--project", str(memory.owner)]
-    elif "://" in memory.store:  # an address may contain a password
+    elif "://" in memory.store:
         options = []
+        environ["HOLDFAST_ARCHIVE__PATH"] = memory.store  # not as an argument: an address may contain a password
     else:
         options = ["--home", memory.store]
-    start(memory.folder, options=options)
+    start(memory.folder, options=options, environ=environ)
 
 
 # --- failures --------------------------------------------------------------------

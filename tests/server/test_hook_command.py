@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Engine
+from holdfast import Engine, hook_command
 from holdfast.errors import StorageError
 from holdfast.hook_command import find_folder, parse
 from holdfast.hooks import spool
@@ -23,6 +23,7 @@ from holdfast.server.rpc import Rpc
 from holdfast.settings import Settings, folder_of
 from holdfast.settings.trust import record_trust
 from holdfast.shared import find_memory
+from holdfast.store import opening
 from support.forked import Holdfast
 from support.hook_host import Host
 from support.unprivileged import drop_privileges
@@ -366,6 +367,11 @@ def test_the_folder_that_is_found_without_settings_is_that_of_the_settings(
             assert "archive" in f"{own} {user} {variable.lower()}" or home in {"/srv/named.db", "relative"}
         else:
             assert found == str(memory.folder)
+
+
+def test_a_hook_names_the_file_of_a_memory_as_the_store_does() -> None:
+    """The hook has its own copy of the name, because importing that of the store takes too long."""
+    assert hook_command.STORE_NAME == opening.STORE_NAME
 
 
 def test_a_folder_of_openclaw_needs_the_settings(tmp_path: Path) -> None:

@@ -20,9 +20,10 @@ from holdfast.settings import Settings
 from holdfast.settings.schema import Postgres
 from holdfast.store.opening import name_memory
 from support import postgres_server
+from support.command import run_command
 from support.forked import Holdfast, run_holdfast
 from support.hook_host import Host
-from support.waiting import until
+from support.waiting import stop_server, until
 
 PATIENT = {"HOLDFAST_TIMEOUT_MS": "600000", "HOLDFAST_RECALL__DEADLINE_MS": "600000"}
 OWN = "The billing replica listens on port 5433, say the operators. 计费副本监听端口 5433。"
@@ -176,6 +177,81 @@ def test_a_memory_on_a_server_is_not_taken_for_the_file(host: Host) -> None:
         recalled, line = ask(host, QUESTION)
         assert "5433" in recalled
         assert server.memory in line
+
+
+def test_a_hook_uses_the_server_whose_address_it_is_given(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It starts a server for that memory. The password is in no file, no name of a file and no argument."""
+    monkeypatch.chdir(host.home.parent)
+    folder = host.home.parent / "data"
+    own = {"HOLDFAST_HOME": str(folder), "HOLDFAST_POSTGRES__SCHEMA": postgres_server.schema_of(folder)}
+    own |= {"HOLDFAST_POSTGRES__PARTITIONS": "1", "HOLDFAST_EMBEDDING__PROVIDER": "none"}
+    host.environ = PATIENT | own
+    host.address = postgres_server.start().replace("postgres:@", "postgres:geheim@", 1)
+    assert host.ask("SessionStart", source="startup") == {}
+    try:
+        until(lambda: find(folder))
+        server = find(folder)
+        assert server is not None
+        assert server.memory.startswith("postgresql://")
+        host.write("user", "The importer runs at 04:30. 导入程序在四点半运行。")
+        assert host.ask("Stop") == {}
+        until(lambda: not spool.names(str(folder)))
+        recalled, line = ask(host, "When does the importer run? 导入程序什么时候运行？")
+        assert "04:30" in recalled
+        assert line == ""
+        arguments = Path(f"/proc/{server.pid}/cmdline")
+        assert not arguments.exists() or b"geheim" not in arguments.read_bytes()
+    finally:
+        stop_server(folder)
+    assert sorted(place.name for place in host.home.parent.iterdir()) == ["data", "memory", "session.jsonl"]
+    for file in folder.rglob("*"):
+        assert not file.is_file() or b"geheim" not in file.read_bytes()
+
+
+def test_a_hook_says_that_the_server_of_its_memory_does_not_answer(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the folder of the local files, without the password; nothing is named after the address."""
+    monkeypatch.chdir(host.home.parent)
+    folder = host.home.parent / "data"
+    folder.mkdir()
+    host.environ = PATIENT | {"HOLDFAST_HOME": str(folder), "HOLDFAST_POSTGRES__WAIT_SECONDS": "1"}
+    host.address = "postgresql://me:geheim@127.0.0.1:1/none"
+    lines = [ask(host, QUESTION)[1] for _ in range(2)]
+    assert lines[0] == ""
+    assert "127.0.0.1" in lines[1]
+    assert "geheim" not in lines[1]
+    assert "geheim" not in (folder / "hooks.log").read_text("utf-8")
+    assert sorted(place.name for place in host.home.parent.iterdir()) == ["data", "memory"]
+
+
+ADDRESS = "postgresql://me:geheim@db.example.com/memory"
+
+
+@pytest.mark.parametrize(
+    "command", [["stats"], ["doctor"], ["remember", "x"], ["serve", "--check"], ["token"], ["stats", "--home", ADDRESS]]
+)
+def test_an_address_is_not_taken_for_the_folder_of_local_files(command: list[str], tmp_path: Path) -> None:
+    """The error names the variable that takes an address."""
+    done = run_command(*command, folder=tmp_path, environ={"HOME": str(tmp_path), "HOLDFAST_HOME": ADDRESS})
+    assert done.returncode == 1
+    assert "HOLDFAST_HOME: this is an address" in done.stdout + done.stderr
+    assert "HOLDFAST_ARCHIVE__PATH" in done.stdout + done.stderr
+    assert "geheim" not in done.stdout + done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_hook_says_that_an_address_is_no_folder(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the data folder of the platform, since it has no other."""
+    monkeypatch.chdir(host.home.parent)
+    data = host.home.parent / "data"
+    environ = {**os.environ, "HOLDFAST_HOME": ADDRESS, "XDG_DATA_HOME": str(data), "HOME": str(data)}
+    outputs: list[str] = []
+    for _ in range(2):
+        event = json.dumps(host.payload("UserPromptSubmit", prompt=QUESTION))
+        outputs.append(run_holdfast("hook", stdin=event, env=environ).stdout)
+    assert outputs[0] == ""
+    assert "HOLDFAST_HOME: this is an address" in json.loads(outputs[1])["systemMessage"]
+    assert "geheim" not in outputs[1]
+    assert sorted(place.name for place in host.home.parent.iterdir()) == ["data", "memory"]
 
 
 @pytest.mark.parametrize(

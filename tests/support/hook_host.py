@@ -18,6 +18,8 @@ class Host:
 
     def __init__(self, folder: Path) -> None:
         self.home = folder / "memory"
+        self.address = ""
+        """The address of the memory that the command names, if it is on a server."""
         self.file = folder / "session.jsonl"
         self.lines: list[dict[str, Any]] = []
         self.environ: dict[str, str] = {}
@@ -48,7 +50,7 @@ class Host:
 
     def ask(self, event: str, **fields: Any) -> dict[str, Any]:
         """Run the command for an event, and return its answer."""
-        command = [sys.executable, "-m", "holdfast", "hook", "--home", str(self.home)]
+        command = [sys.executable, "-m", "holdfast", "hook", "--home", self.address or str(self.home)]
         done = subprocess.run(
             command,
             input=json.dumps(self.payload(event, **fields)),

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -107,15 +107,16 @@ def say_other(server: Server, memory: str) -> str:
     )
 
 
-def start(home: Path, *, options: Sequence[str] | None = None) -> bool:
+def start(home: Path, *, options: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> bool:
     """Start a server for a memory that stops when idle, and do not wait for it; whether none was started before.
 
-    The options of `holdfast serve` choose the memory; by default the one in the folder `home`.
+    The options of `holdfast serve`, and variables next to those of this process, choose the memory; by default the one
+    in the folder `home`.
     """
     home = home.absolute()
     which = ("--home", str(home)) if options is None else options
     command = own_command("serve", *which, "--port", "0", "--idle", str(IDLE_SECONDS), "--json")
-    environ = {**os.environ, "PATH": search_path(os.environ, project=Path.cwd())}
+    variables = {**os.environ, **(environ or {}), "PATH": search_path(os.environ, project=Path.cwd())}
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open_private(home / "server.log") as output:
         if _is_starting(home, output):
@@ -123,7 +124,7 @@ def start(home: Path, *, options: Sequence[str] | None = None) -> bool:
         _started[home] = subprocess.Popen(  # noqa: S603 - our own command
             command,
             cwd=home,  # not the project that a hook runs in
-            env=environ,
+            env=variables,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

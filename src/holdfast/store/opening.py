@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote
 
 import platformdirs
 
-from holdfast.errors import EncryptionError, InputError, MissingExtraError, StorageError
+from holdfast.errors import EncryptionError, InputError, MissingExtraError, SettingsError, StorageError
 from holdfast.settings import Settings
 from holdfast.settings.schema import Postgres
 from holdfast.settings.trust import is_trusted, links_out_of
@@ -35,9 +35,17 @@ def is_folder(path: Path) -> bool:
 
 
 def default_path() -> Path:
-    """Return the default folder: `$HOLDFAST_HOME`, else the platform's data folder."""
+    """Return the default folder: `$HOLDFAST_HOME`, else the platform's data folder. An address is a SettingsError."""
     home = os.environ.get("HOLDFAST_HOME")
-    return Path(home).expanduser() if home else Path(platformdirs.user_data_dir("holdfast", appauthor=False))
+    if not home:
+        return Path(platformdirs.user_data_dir("holdfast", appauthor=False))
+    if "://" in home:
+        raise SettingsError(
+            "this is an address, and local files need a folder: unset it, and set HOLDFAST_ARCHIVE__PATH instead",
+            source="environment",
+            key="HOLDFAST_HOME",
+        )
+    return Path(home).expanduser()
 
 
 def server_address(path: Path | str | None, *, settings: Settings) -> str | None:
