@@ -65,7 +65,7 @@ from holdfast.report import (
     workspace_files,
 )
 from holdfast.settings import Settings
-from holdfast.store.base import FactRow
+from holdfast.store.base import FactRow, Select
 from holdfast.timeline import Timeline
 from holdfast.tokens import MESSAGE_TOKENS
 
@@ -221,9 +221,10 @@ def assemble(
         )
     if not switch:
         known_edits = chain(edits.edits, plan.edits)
-        if needs_overview(plan.items, known_edits, is_first=_is_first(history, timeline)):
+        is_due = needs_overview(plan.items, known_edits, is_first=_is_first(history, timeline))
+        if is_due or not history.messages:
             with steps.guard("overview"):
-                plan = plan.add(_make_overview(history, edits, timeline, memory, request, plan=plan))
+                plan = plan.add(_make_overview(history, edits, timeline, memory, request, plan=plan, is_due=is_due))
     recall = Recall(reason=switch or "memory failed")
     with steps.guard("recall"):
         if not switch:
@@ -374,19 +375,27 @@ def _is_first(history: History, timeline: Timeline) -> bool:
     return timeline.turn == 0 or not any(item.message.role == "assistant" for item in history.messages)
 
 
+def _is_emptied(history: History, memory: Memory) -> bool:
+    """Whether the client begins another conversation in a session that has messages: OpenClaw does if it is reset."""
+    return not history.messages and bool(memory.store.read_messages(Select(scope=history.scope, limit=1)))
+
+
 def _make_overview(
-    history: History, edits: EditLog, timeline: Timeline, memory: Memory, request: Request, *, plan: Plan
+    history: History, edits: EditLog, timeline: Timeline, memory: Memory, request: Request, *, plan: Plan, is_due: bool
 ) -> tuple[Edit, ...]:
-    """Return the edit that places an overview, if there is room for one and something to say.
+    """Return the edit that places an overview, if one is due, there is room for it and something to say.
 
     It goes into the newest message of the user. If the caller sends the question after the window, or blocks are at the
     head, it is a message of its own after the system prompt. Nothing that the provider's cache has is changed for it.
     """
+    is_emptied = _is_emptied(history, memory)
+    if not is_due and not is_emptied:
+        return ()
     unreported = edits.edits[timeline.reported_edits or 0 :]
     is_cut = any(begins_window(edit) for edit in (*unreported, *plan.edits))
     into: int | None = None
     if request.question:
-        if timeline.sent and not is_cut and not lost_overview(edits.edits):
+        if timeline.sent and not is_emptied and not is_cut and not lost_overview(edits.edits):
             return ()
     elif memory.settings.recall.position == "tail":
         newest = find_block_place(plan.items)
@@ -399,11 +408,13 @@ def _make_overview(
     overview = memory.make_overview(
         scope=history.scope,
         cap=room if into is not None else room - MESSAGE_TOKENS,
+        has_own=is_emptied,
         archive_tool=request.archive_tool,
         standing=request.standing,
         count=history.count,
     )
-    if not overview.text:
+    placed = find_overview(plan.items)
+    if not overview.text or (placed is not None and placed.text == overview.text):
         return ()
     reason = "after a cut" if is_cut else "at the start"
     return (

@@ -233,6 +233,26 @@ class TestQuestionAfterTheWindow:
         assert sent(later)[: len(sent(empty))] == sent(empty)
         assert later.items[0].kind == "overview"
 
+    @pytest.mark.parametrize("has_earlier", [False, True])
+    def test_a_session_that_was_emptied_begins_with_a_new_one(self, tmp_path: Path, *, has_earlier: bool) -> None:
+        """OpenClaw keeps the id of a session that it resets. What was said before is no longer in the window."""
+        with opened(tmp_path) as engine:
+            if has_earlier:
+                add_earlier_session(engine)
+            session = engine.session("s")
+            session.assemble([], limit=LIMIT, question="请修复导入器。", provider="pi")
+            session.append([user("请修复导入器。"), reply("已经修复，空行会保留。")])
+            reset = session.assemble([], limit=LIMIT, question="Good morning.", provider="pi")
+            again = session.assemble([], limit=LIMIT, question="Good morning.", provider="pi")
+            said = [user("Good morning."), reply("Hello.")]
+            later = session.assemble(said, limit=LIMIT, question="What is next?", provider="pi")
+        assert "请修复导入器。 → 已经修复，空行会保留。" in reset.overview
+        assert (EARLIER_TITLE in reset.overview) == has_earlier
+        assert sent(again) == sent(reset)
+        assert kinds(again) == []
+        assert count_overviews(reset) == count_overviews(later) == 1
+        assert sent(later)[: len(sent(reset))] == sent(reset)
+
 
 class TestOtherProcesses:
     def test_another_process_sends_the_same(self, tmp_path: Path) -> None:

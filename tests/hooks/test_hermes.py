@@ -81,6 +81,23 @@ def test_a_turn_is_archived_once_and_recalled_in_another_session(provider: Any, 
     assert texts == ["预发布副本的端口是 6543。", 'terminal({"command": "ls"})', "replica.toml", "Noted."]
 
 
+def test_the_first_question_of_a_session_gets_an_overview(provider: Any, tmp_path: Path) -> None:
+    """Hermes sends it again with every later request, so that the second question needs none; a resumed one neither."""
+    provider.initialize("s1", hermes_home=str(tmp_path / "hermes"), platform="cli")
+    assert "<project-overview>" not in provider.prefetch("请修复导入器。", session_id="s1")
+    provider.sync_turn("请修复导入器。", "已经修复，空行会保留。", session_id="s1")
+    provider.on_session_switch("s2", reset=True)
+    first = provider.prefetch("Good morning.", session_id="s2")
+    assert first.count("<project-overview>") == 1
+    assert "已经修复，空行会保留。" in first
+    provider.sync_turn("Good morning.", "Hello.", session_id="s2")
+    assert "<project-overview>" not in provider.prefetch("What is next?", session_id="s2")
+    provider.initialize("s1", hermes_home=str(tmp_path / "hermes"), platform="cli")
+    assert "<project-overview>" not in provider.prefetch("What is next?")
+    provider.initialize("job", hermes_home=str(tmp_path / "hermes"), platform="cli", agent_context="subagent")
+    assert "<project-overview>" not in provider.prefetch("What is next?")
+
+
 def test_the_tools_search_show_and_keep(provider: Any, tmp_path: Path) -> None:
     """A wrong call is an answer for the model, not an exception in Hermes."""
     provider.initialize("s1", hermes_home=str(tmp_path), platform="cli")

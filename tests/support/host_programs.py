@@ -99,8 +99,6 @@ class Program:
     """The usage of the third turn, where the host compacts because of it."""
     has_server: ClassVar[bool] = True
     """Whether it runs hooks, which are answered by a server; the others start a process of their own."""
-    has_overview: ClassVar[bool] = True
-    """Whether its sessions begin with an overview of the project."""
     compacts: ClassVar[bool] = True
     """Whether it can be made to compact without a person."""
     terminal: ClassVar[tuple[str, ...]] = ()
@@ -386,7 +384,6 @@ class Hermes(Program):
     shell = ("terminal", "command")
     prunes = False
     has_server = False
-    has_overview = False
     compacts = False
     terminal = ("chat", "--yolo", "-t", "terminal")
     ready = ("YOLO",)

@@ -551,6 +551,7 @@ class Memory:
         scope: Scope,
         across: Across | None = None,
         cap: int | None = None,
+        has_own: bool = False,
         archive_tool: str = "",
         standing: Sequence[FactRow] = (),
         count: TokenCounter = count_text,
@@ -558,9 +559,10 @@ class Memory:
         """Make the overview of a project for a new session, or for one that was cut.
 
         Args:
-            scope: Who asks. The session itself is not listed.
+            scope: Who asks.
             across: Whose facts and sessions are included; by default those of the project, sessions as `reach_of` says.
             cap: The most tokens; by default `recall.overview_tokens`.
+            has_own: Whether the session itself is listed: nothing of it is in the window any more.
             archive_tool: The name of the tool that shows archived messages, if the model has one.
             standing: Facts of the caller that go first.
             count: The token counter.
@@ -574,6 +576,7 @@ class Memory:
             marks=self.marks,
             across=True if across is None else across,
             has_sessions=self.reach_of(scope) if across is None else True,
+            has_own=has_own,
             archive_tool=archive_tool,
             standing=standing,
             count=count,

@@ -62,6 +62,7 @@ def make_overview(
     marks: Marks,
     across: Across = True,
     has_sessions: bool,
+    has_own: bool = False,
     archive_tool: str = "",
     standing: Sequence[FactRow] = (),
     count: TokenCounter = count_text,
@@ -74,11 +75,12 @@ def make_overview(
 
     Args:
         store: The store.
-        scope: The session that gets it; it is not listed.
+        scope: The session that gets it.
         cap: The most tokens.
         marks: The keys that it is signed with.
         across: Whose facts and sessions are included.
         has_sessions: Whether other sessions are listed.
+        has_own: Whether the session that gets it is listed with them.
         archive_tool: The name of the tool that shows archived messages, if the model has one.
         standing: Facts of the caller that come before those of the store.
         count: The token counter.
@@ -88,7 +90,7 @@ def make_overview(
     known = choose_facts(store, scope, across=across, standing=standing)
     sessions: Iterable[SessionLine] = ()
     if has_sessions:
-        sessions = list_last_sessions(store, scope, across=across, limit=MAX_SESSIONS)
+        sessions = list_last_sessions(store, scope, across=across, has_own=has_own, limit=MAX_SESSIONS)
     lines: list[_Line] = []
     best = Overview()
     smallest = 0
@@ -169,13 +171,15 @@ def past_session(line: SessionLine, *, has_number: bool = False) -> block.PastSe
 # --- sessions ------------------------------------------------------------------------------
 
 
-def list_last_sessions(store: Store, scope: Scope, *, across: Across, limit: int) -> Iterator[SessionLine]:
-    """List the last sessions that are worth a line, the newest first, without the one that asks."""
+def list_last_sessions(
+    store: Store, scope: Scope, *, across: Across, has_own: bool = False, limit: int
+) -> Iterator[SessionLine]:
+    """List the last sessions that are worth a line, the newest first, by default without the one that asks."""
     # Some may be empty: a session of one greeting, or one that is excluded from recall.
     spans = store.read_sessions(scope, across=across, limit=2 * limit + 1)
     found = 0
     for span in spans:
-        if span.scope == scope:
+        if span.scope == scope and not has_own:
             continue
         line = describe(store, span)
         if line is None:

@@ -26,6 +26,7 @@ from holdfast import __version__, providers
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.hooks.handlers import HostHooks
+from holdfast.memory.query import find_recall_switch
 from holdfast.report import Window
 from holdfast.session import CALLER, Session
 from holdfast.store.base import FactType, MessageRow, Record, Select
@@ -166,17 +167,30 @@ def append(
 
 
 @_method
-def recall(session: Session, *, query: str, cap: int | None = None, across: bool | None = None) -> dict[str, Any]:
-    """Make the block that is recalled for a question."""
+def recall(
+    session: Session, *, query: str, cap: int | None = None, across: bool | None = None, overview: bool = False
+) -> dict[str, Any]:
+    """Make the block that is recalled for a question; with `overview` also that of the project, for a new session."""
     found = session.recall(query, cap=cap, across=across)
     facts = [{"id": hit.fact.id, "type": hit.fact.type, "content": hit.fact.content} for hit in found.facts]
     return {
         "block": found.block,
+        "overview": _make_overview(session) if overview else "",
         "tokens": found.tokens,
         "reason": found.reason,
         "facts": facts,
         "hits": [asdict(hit) for hit in found.hits],
     }
+
+
+def _make_overview(session: Session) -> str:
+    """Make the overview for the first question of a session; empty if the session has messages, or recall is off."""
+    memory = session._memory
+    if find_recall_switch(memory.settings) or memory.store.read_messages(Select(scope=session.scope, limit=1)):
+        return ""
+    recall = memory.settings.recall
+    cap = min(recall.overview_tokens, recall.hard_cap_tokens)
+    return memory.make_overview(scope=session.scope, cap=cap).text
 
 
 @_method

@@ -171,9 +171,12 @@ class HoldfastMemoryProvider(MemoryProvider):  # type: ignore[misc, unused-ignor
         return GUIDE
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
-        """Recall what matters for a question."""
-        found = self._try("recall", {**self._whose(session_id), "query": query})
-        return str(found["block"]) if found else ""
+        """Recall what matters for a question. The first one of a session gets an overview of the project too."""
+        # Sessions that are not archived have no first question.
+        found = self._try("recall", {**self._whose(session_id), "query": query, "overview": self._is_archiving})
+        if not found:
+            return ""
+        return "\n\n".join(filter(None, (found["overview"], found["block"])))
 
     def sync_turn(
         self,
