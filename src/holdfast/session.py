@@ -568,9 +568,10 @@ class Session:
     ) -> AppendResult:
         """Archive messages that follow those of the session, such as a reply, and return their numbers.
 
-        They are durable and searchable when this returns. Messages that the session ends with already are not archived
-        again, and recalled text that came back is removed: `stripped` of the result lists the messages. Near the limit
-        of the last request the session is compacted, as set by `compaction.auto`.
+        They are durable and searchable when this returns. An empty message is archived too, and left out of windows.
+        Messages that the session ends with already are not archived again, and recalled text that came back is removed:
+        `stripped` of the result lists the messages. Near the limit of the last request the session is compacted, as set
+        by `compaction.auto`.
 
         Args:
             messages: The messages, as for `assemble`.

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Engine, providers
+from holdfast.errors import InvalidWindowError
 from holdfast.providers import check
 from holdfast.settings import Embedding, Settings
 
@@ -221,3 +222,30 @@ class TestRepairs:
         """As a stream leaves them that was put together piece by piece."""
         window = engine.session("s").assemble([{"role": "user", "content": "\ud83d" + "\ude00"}])
         assert window.render() == [{"role": "user", "content": "😀"}]
+
+
+class TestEmptyMessages:
+    """Some hosts send them."""
+
+    @pytest.mark.parametrize("content", ["", "  \n", None, []])
+    @pytest.mark.parametrize("provider", ["openai_chat", "anthropic", "openai_responses", "gemini"])
+    def test_they_are_archived_and_left_out_of_windows(self, engine: Engine, content: object, provider: str) -> None:
+        """The report names each."""
+        session = engine.session("s1")
+        messages: list[dict[str, Any]] = [
+            {"role": "user", "content": "Which port?"},
+            {"role": "assistant", "content": content},
+            {"role": "user", "content": content},
+        ]
+        assert session.append(messages) == [1, 2, 3]
+        window = session.assemble(messages, provider=provider, limit=8_000)
+        assert [row.id for row in session.messages()] == [1, 2, 3]
+        assert len(window.render()) == 1
+        assert len([line for line in window.report.repairs if "empty-message" in line]) == 2
+
+    def test_a_window_of_nothing_else_is_an_error(self, engine: Engine) -> None:
+        """The message is archived all the same."""
+        session = engine.session("s1")
+        with pytest.raises(InvalidWindowError, match="give it text, or do not send it"):
+            session.assemble([{"role": "user", "content": ""}], limit=8_000)
+        assert len(session.messages()) == 1
