@@ -1,6 +1,7 @@
 """A store that is encrypted: no readable byte, errors that say the fix, and conversion that survives a kill."""
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from holdfast.store.sqlite import SqliteStore
 from holdfast.store.sqlite_vectors import VECTOR_BLOCK_PASSAGES
 from holdfast.store.upkeep import backup, check, reindex, vacuum
 from holdfast.testing.rows import HERE, MODEL, make_message, texts, vectors
+from support.killed_repair import MOMENTS, kill_repair
 from support.stores import KEY, require_sqlcipher
 
 require_sqlcipher()
@@ -378,6 +380,17 @@ def test_copies_of_vectors_are_deleted_when_a_store_is_encrypted(tmp_path: Path)
     assert [file.name for file in tmp_path.iterdir()] == ["store.db"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+@MOMENTS
+def test_what_a_killed_repair_has_left_is_deleted_when_a_store_is_encrypted(tmp_path: Path, moment: str) -> None:
+    """It would be a readable copy of the store."""
+    path = tmp_path / "store.db"
+    fill(path, key=None)
+    assert kill_repair(path, moment=moment)
+    convert(path, old=None, new=KEY)
+    assert sorted(tmp_path.rglob("*")) == [path]
+
+
 def test_a_conversion_that_fails_leaves_no_copy(tmp_path: Path) -> None:
     """That of a store which is decrypted would be readable."""
     path = tmp_path / "store.db"
@@ -528,8 +541,13 @@ def test_a_kill_during_a_conversion_leaves_one_usable_store(
     last = int(subprocess.run(command, check=True, capture_output=True, env=single).stdout)
     for size in sizes:
         killed = tmp_path / f"size {size}" / "store.db"
-        assert killed.with_name("store.db.converted").exists()
+        copy = killed.with_name("store.db.converted")
+        assert copy.exists()
         assert read(killed, key=old) == written
+        other = shutil.copytree(killed.parent, tmp_path / f"size {size}, forgotten") / "store.db"
+        with SqliteStore(other, key=old) as store:
+            store.remove_messages(Select(scope=HERE, ids=(1,)))
+        assert [file.name for file in other.parent.iterdir()] == ["store.db"], "it may contain what is forgotten"
         convert(killed, old=old, new=new)  # removes what is left of the copy
         assert read(killed, key=new) == written
         assert [file.name for file in killed.parent.iterdir()] == ["store.db"]

@@ -4,7 +4,8 @@ import random
 import shutil
 import sqlite3
 import stat
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -13,11 +14,14 @@ import pytest
 from benchmarks.archive_rows import make_rows
 from holdfast.errors import StorageError
 from holdfast.memory import archive
-from holdfast.store.base import Job, Record, Scope, Select
+from holdfast.messages import Message
+from holdfast.store.base import Job, PassageText, Record, Scope, Select
+from holdfast.store.cutting import plain_cut
 from holdfast.store.repair import recover_rows, repair
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import check
 from holdfast.testing.rows import HERE, fact, find_messages, make_message, make_query, texts, vectors, word
+from support.killed_repair import MOMENTS, kill_repair
 
 PAGE = 4096
 ELSEWHERE = Scope(tenant="other", session="s9")
@@ -240,6 +244,81 @@ class TestRepair:
         with SqliteStore(path) as store:
             assert len(texts(store, across=True)) + len(texts(store, scope=ELSEWHERE)) == report.kept["messages"]
         assert check(path).sound
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+class TestKilledRepair:
+    """A repair that is killed leaves parts of copies of the store."""
+
+    @MOMENTS
+    def test_the_next_repair_deletes_what_is_left(self, tmp_path: Path, moment: str) -> None:
+        """The damaged copy that it keeps itself stays."""
+        path = tmp_path / "store.db"
+        fill(path, 60)
+        spoil(path, 5)
+        assert kill_repair(path, moment=moment)
+        report = repair(path)
+        assert sorted(tmp_path.rglob("*")) == [path, report.damaged]
+        assert check(path).sound
+
+    @MOMENTS
+    def test_forgetting_deletes_what_is_left(self, tmp_path: Path, moment: str) -> None:
+        """It may contain what is forgotten."""
+        path = tmp_path / "store.db"
+        fill(path, 60)
+        left = kill_repair(path, moment=moment)
+        with SqliteStore(path) as store:
+            store.remove_messages(Select(scope=HERE, ids=(5,)))
+            assert not any(file.exists() for file in left)
+        assert sorted(tmp_path.rglob("*")) == [path]
+
+    def test_forgetting_leaves_files_of_others_alone(self, tmp_path: Path) -> None:
+        """Even if they have similar names, or a link leads to a file with the name of a copy."""
+        path = tmp_path / "memory" / "store.db"
+        fill(path, 60)
+        theirs = [
+            path.parent / ".repair-notes" / "todo.md",
+            path.parent / "store.db.repaired.txt",
+            path.parent / "store.db.converted.txt",
+            tmp_path / "elsewhere" / "copy.db",
+        ]
+        for file in theirs:
+            file.parent.mkdir(exist_ok=True)
+            file.write_text("mine", "utf-8")
+        (path.parent / ".repair-elsewhere").symlink_to(tmp_path / "elsewhere")
+        with SqliteStore(path) as store:
+            store.remove_messages(Select(scope=HERE, ids=(5,)))
+        assert [file.read_text("utf-8") for file in theirs] == ["mine"] * len(theirs)
+
+    def test_a_repair_whose_work_is_deleted_changes_nothing(self, tmp_path: Path) -> None:
+        """Another process has forgotten a message meanwhile. The log of the store stays too."""
+        path = tmp_path / "store.db"
+        fill(path, 60)
+        with SqliteStore(path) as store:
+            store.add_messages([make_message("in the log")])
+            before = {file.name: file.read_bytes() for file in (path, tmp_path / "store.db-wal")}
+
+            def delete(message: Message) -> Sequence[PassageText]:
+                for file in tmp_path.glob("store.db.repaired.*"):
+                    file.unlink()
+                return plain_cut(message)
+
+            with pytest.raises(StorageError):
+                repair(path, cutter=lambda _: delete)
+            assert {name: (tmp_path / name).read_bytes() for name in before} == before
+
+
+def test_forgetting_through_a_link_deletes_damaged_copies(tmp_path: Path) -> None:
+    """They are next to the file, not next to the link."""
+    path = tmp_path / "disk" / "store.db"
+    link = tmp_path / "store.db"
+    fill(path, 60)
+    link.symlink_to(path)
+    report = repair(link)
+    assert report.damaged.exists()
+    with SqliteStore(link) as store:
+        store.remove_messages(Select(scope=HERE, ids=(5,)))
+    assert not report.damaged.exists()
 
 
 def test_long_rows_and_every_type_of_value_are_read(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from holdfast.errors import EncryptionError, StorageError
 from holdfast.files import sync_folder
 from holdfast.store.cipher import HEADER, make_new_key, open_encrypted
 from holdfast.store.connection import APPLICATION, SqliteDatabase, is_error, list_errors, translate_errors
+from holdfast.store.forgetting import CONVERTED, delete_copies, unfinished_copies
 from holdfast.store.vector_file import list_copies
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def convert(path: Path, *, old: Secret | None, new: Secret | None, wait: float =
     """Rewrite a store's file with another key, or without one. None stands for no encryption.
 
     The new file gets the name of the old one when it is complete and on the disk; until then, nothing has changed. The
-    old one is overwritten and deleted. Copies of vectors are deleted. No connection of this process may have it open.
+    old one is overwritten and deleted. Copies of vectors, and what killed repairs and conversions have left, are
+    deleted. No connection of this process may have it open.
 
     Args:
         path: The file.
@@ -59,7 +61,8 @@ def convert(path: Path, *, old: Secret | None, new: Secret | None, wait: float =
         if owner != APPLICATION:
             raise StorageError("is not a Holdfast store. Choose another file.", path=path)
         _lock(source, path)
-        part = path.with_name(f"{path.name}.converted")
+        delete_copies(unfinished_copies(path))
+        part = path.with_name(f"{path.name}{CONVERTED}")
         try:
             _copy(source, part, source_path=path, key=new)
             for copy in list_copies(source):
@@ -90,7 +93,6 @@ def _lock(source: SqliteDatabase, path: Path) -> None:
 
 def _copy(source: SqliteDatabase, part: Path, *, source_path: Path, key: Secret | None) -> None:
     """Copy all tables to a new file, and check that they are there."""
-    _delete(part)
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     source.execute("ATTACH ? AS target KEY ?", (str(part), "" if key is None else make_new_key(key)))
     try:
@@ -146,6 +148,6 @@ def _overwrite(file: IO[bytes]) -> None:
 
 
 def _delete(part: Path) -> None:
-    """Delete an incomplete copy, and the journals of one that was interrupted."""
+    """Delete an incomplete copy, and its journals."""
     for suffix in ("", "-journal", "-wal", "-shm"):
         part.with_name(f"{part.name}{suffix}").unlink(missing_ok=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from holdfast.errors import StorageError
 from holdfast.index.database import Database
@@ -15,6 +17,15 @@ from holdfast.store.base import Kind
 from holdfast.store.connection import COPIED_BLOCKS, SqliteDatabase
 from holdfast.store.rows import KEY
 from holdfast.store.vector_file import list_copies, write_copies
+
+REPAIR_FOLDER: Final = ".repair-"
+"""How the name begins of the folder in which a repair reads a copy of the store."""
+REPAIR_COPY: Final = "copy.db"
+"""The name of that copy."""
+CONVERTED: Final = ".converted"
+"""How the name ends of the file that a conversion writes."""
+_STAMP: Final = "[0-9]" * 8 + "T" + "[0-9]" * 6 + "Z"
+"""The time in the names of files that a repair writes, as a pattern."""
 
 
 def remove(db: Database, kind: Kind, condition: str, values: Sequence[object]) -> int:
@@ -68,7 +79,21 @@ def _remove_passages(db: Database, messages: Sequence[int]) -> None:
 
 def damaged_copies(path: Path) -> list[Path]:
     """List the damaged files that repairs of a store have kept next to it, and their logs."""
-    return sorted(path.parent.glob(f"{glob.escape(path.name)}.damaged.*"))
+    file = path.resolve()  # they are next to the file, not next to a link to it
+    return sorted(file.parent.glob(f"{glob.escape(file.name)}.damaged.*"))
+
+
+def unfinished_copies(path: Path) -> list[Path]:
+    """List what killed repairs and conversions of a store have left next to it: parts of copies, which nobody needs."""
+    file = path.resolve()
+    found: list[Path] = []
+    for ending in (f".repaired.{_STAMP}", CONVERTED):
+        for log in ("", "-*"):
+            found += file.parent.glob(f"{glob.escape(file.name)}{ending}{log}")
+    for folder in file.parent.glob(f"{REPAIR_FOLDER}*"):
+        if not folder.is_symlink():  # else the files are somewhere else, and not ours
+            found += folder.glob(f"{REPAIR_COPY}*")
+    return sorted(found)
 
 
 def delete_copies(copies: Iterable[Path]) -> None:
@@ -77,7 +102,12 @@ def delete_copies(copies: Iterable[Path]) -> None:
         try:
             copy.unlink(missing_ok=True)
         except OSError as error:
-            raise StorageError(f"forgotten, but not deleted: {error.strerror}. Delete it.", path=copy) from error
+            raise StorageError(
+                f"could not be deleted: {error.strerror}. It may contain what is forgotten: delete it.", path=copy
+            ) from error
+        if copy.parent.name.startswith(REPAIR_FOLDER):
+            with suppress(OSError):  # there are more of them
+                copy.parent.rmdir()
 
 
 def scrub(connection: SqliteDatabase, *, path: Path, copied_blocks: int = COPIED_BLOCKS) -> None:

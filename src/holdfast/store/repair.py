@@ -52,6 +52,7 @@ from holdfast.store.connection import (
     write_transaction,
 )
 from holdfast.store.cutting import plain_cut
+from holdfast.store.forgetting import REPAIR_COPY, REPAIR_FOLDER, delete_copies, unfinished_copies
 from holdfast.store.sqlite import SqliteStore
 
 Cut: TypeAlias = Callable[[Message], Sequence[PassageText]]
@@ -234,7 +235,7 @@ def repair(
 
     `cutter` gets the store without its index and returns the function that divides a message into passages; the index
     is rebuilt with it. The stamp is the time unless one is given. No other process may have the store open. If there is
-    no such file, or no room for the new one, the old one is untouched.
+    no such file, or no room for the new one, the old one is untouched. What killed repairs have left is deleted.
     """
     if not path.exists():
         raise StorageError("no such store. Check the path.", path=path)
@@ -254,6 +255,7 @@ def repair(
         rows.write(part, key=key)
         _rebuild_index(part, cutter, key=key)
         _replace(path, part, damaged)
+        delete_copies(unfinished_copies(path))  # of earlier repairs
     except OSError as error:
         raise StorageError(f"could not be repaired: {error.strerror}. Nothing was changed.", path=path) from error
     return Repaired(
@@ -300,8 +302,8 @@ def recover_rows(path: Path) -> Iterator[tuple[int | None, list[Value]]]:
 
     Rows on freed pages are left out, and so are those on broken leaf pages of the database and its log.
     """
-    with TemporaryDirectory(dir=path.parent, prefix=".repair-") as folder:
-        copy = Path(folder) / "copy.db"
+    with TemporaryDirectory(dir=path.parent, prefix=REPAIR_FOLDER) as folder:
+        copy = Path(folder) / REPAIR_COPY
         page_size = _copy_pages(path, copy)
         free = _free_pages(copy, page_size)
         _replace_first_page(copy, page_size)

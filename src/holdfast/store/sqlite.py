@@ -238,6 +238,7 @@ class SqliteStore(TableStore):
                 self._reader.cache.gaps = {}  # those that are left are met again
                 with translate_errors(self.path):
                     forgetting.delete_copies(forgetting.damaged_copies(self.path))
+                    forgetting.delete_copies(forgetting.unfinished_copies(self.path))
                     forgetting.scrub(self._writer, path=self.path, copied_blocks=self._copied_blocks)
         return count
 
