@@ -24,6 +24,7 @@ class _Machine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environ = {"HOME": str(folder), "HOLDFAST_HOME": str(folder / "memory"), "OLD": KEY, "NEW": OTHER_KEY}
+        self.environ["THIRD"] = "ab" * 32
         self.file = folder / "memory" / "holdfast.db"
         self.shown = ""
 
@@ -107,6 +108,7 @@ def test_doctor_names_a_key_that_does_not_match(machine: _Machine) -> None:
         done = machine.run("doctor", "--repair", key=key)
         assert done.returncode == 1
         assert "damaged file" not in done.stdout
+        assert "✓ encrypted" not in done.stdout
     assert machine.file.read_bytes() == before
     assert "Set archive.encryption_key" in machine.run("doctor").stdout
 
@@ -139,6 +141,38 @@ def test_the_key_itself_is_refused_as_a_place(machine: _Machine) -> None:
     assert done.returncode == 1
     assert "never the key itself" in done.stderr
     assert KEY not in machine.shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key", "reason"),
+    [
+        (["encrypt", "--old-key", "env:NEW"], "env:THIRD", "the key that --old-key names is not the key of this store"),
+        (["decrypt", "--key", "env:NEW"], "env:OLD", "the key that --key names is not the key of this store"),
+        (["decrypt"], "env:NEW", "the key that archive.encryption_key names is not the key of this store"),
+        (["encrypt", "--old-key", "env:NEW"], "env:OLD", "has the key that archive.encryption_key names already"),
+        (["encrypt", "--old-key", "env:MISSING"], "env:NEW", "--old-key: the environment variable MISSING is not set"),
+        (["decrypt", "--key", "env:MISSING"], None, "--key: the environment variable MISSING is not set"),
+        (["decrypt"], "env:MISSING", "archive.encryption_key: the environment variable MISSING is not set"),
+    ],
+)
+def test_a_key_that_does_not_match_is_named_by_its_option(
+    machine: _Machine, arguments: list[str], key: str | None, reason: str
+) -> None:
+    """Also if the key was changed before, such as by a run that was killed at its end."""
+    machine.run("encrypt", key="env:OLD")
+    before = machine.file.read_bytes()
+    done = machine.run(*arguments, key=key)
+    assert done.returncode == 1
+    assert reason in done.stderr
+    assert machine.file.read_bytes() == before
+
+
+def test_decrypting_a_plain_store_does_not_name_a_setting_that_is_not_set(machine: _Machine) -> None:
+    """If it is set, it has to be removed."""
+    assert "Remove archive.encryption_key" in machine.run("decrypt", "--key", "env:OLD", key="env:OLD").stderr
+    done = machine.run("decrypt", "--key", "env:OLD")
+    assert "is not encrypted" in done.stderr
+    assert "archive.encryption_key" not in done.stderr
 
 
 def test_a_memory_that_does_not_exist_yet_is_created_encrypted(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.errors import SettingsError
 from holdfast.settings import Archive, Secret, load
+from holdfast.store import keys
 from holdfast.store.keys import create_key, describe_source, find_key
 from support.keyrings import use_own_keyring
 
@@ -94,6 +95,29 @@ def test_a_command_that_fails_says_so_without_its_output(command: str, capfd: py
     assert KEY not in str(caught.value)
     assert KEY not in str(caught.value.__cause__)
     assert KEY not in "".join(capfd.readouterr())
+
+
+def test_a_command_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says how long it may take."""
+    monkeypatch.setattr(keys, "_TIMEOUT_SECONDS", 1)
+    with pytest.raises(SettingsError, match="the command took longer than 1 seconds"):
+        find_key("command:sleep 3600")
+
+
+def test_a_command_does_not_find_programs_of_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own PATH has only folders outside of it, so that a script runs the programs that the user has installed."""
+    inside = tmp_path / "project" / "bin"
+    outside = tmp_path / "bin"
+    for folder, key in ((inside, "00" * 32), (outside, KEY)):
+        folder.mkdir(parents=True)
+        program = folder / "print-key"
+        program.write_text(f"#!/bin/sh\necho {key}\n", "utf-8")
+        program.chmod(0o700)
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setenv("PATH", f"{inside}:bin:.:{outside}:/usr/bin:/bin")
+    assert find_key("command:sh -c print-key") == Secret(KEY)
 
 
 def test_the_words_of_a_command_are_not_described() -> None:

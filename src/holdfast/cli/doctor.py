@@ -235,8 +235,6 @@ class _Checks:
                 return
             if database.exists():
                 key = find_key(self.settings.archive.encryption_key)
-                if key is not None:
-                    yield Finding("ok", _describe_encryption(self.settings.archive.encryption_key))
                 if self.mend:
                     # Recalled text must not be indexed; the key that marks it is in the store.
                     repaired = repair(
@@ -244,6 +242,8 @@ class _Checks:
                     )
                     yield Finding("ok", repaired.summary)
                 yield from self.database(database, key=key)
+                if key is not None:  # it is the right one, else this is not reached
+                    yield Finding("ok", _describe_encryption(self.settings.archive.encryption_key))
             if file.is_dir():  # a memory-context folder
                 with FolderStore(file, readonly=True) as store:
                     counts = ", ".join(

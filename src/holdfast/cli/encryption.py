@@ -27,7 +27,7 @@ def encrypt(*, old_key: str | None, home: Path | None, as_json: bool) -> None:
 
     No other program may use the store meanwhile. If the key is to be in the keyring and is not, one is made.
     """
-    from holdfast.store.encryption import convert, has_key  # noqa: PLC0415 - an extra
+    from holdfast.store.encryption import convert, has_key, opens_with  # noqa: PLC0415 - an extra
     from holdfast.store.forgetting import damaged_copies  # noqa: PLC0415 - takes time
 
     settings = load_settings()
@@ -43,11 +43,16 @@ def encrypt(*, old_key: str | None, home: Path | None, as_json: bool) -> None:
             raise EncryptionError("is encrypted already. To change its key, name the present one: --old-key", path=file)
         if not is_encrypted and old_key is not None:
             raise EncryptionError("is not encrypted: leave --old-key out", path=file)
-    old = _read_place(old_key)
+    old = _read_place(old_key, option="--old-key")
     if create_key(place):
         echo(f"a new key is in the keyring ({place}). Keep a copy elsewhere: without it, all is lost.", err=True)
     new = find_key(place)
     if file.exists():
+        if old is not None and new is not None and not opens_with(file, old) and opens_with(file, new):
+            raise EncryptionError(
+                "has the key that archive.encryption_key names already: there is nothing left to do", path=file
+            )
+        _check_key(file, old, named_by="--old-key")
         convert(file, old=old, new=new)
         text = f"{file} is encrypted."
     else:
@@ -87,11 +92,16 @@ def decrypt(*, key: str | None, home: Path | None, as_json: bool) -> None:
     file = _find_file(home, settings=settings)
     if not file.exists():
         raise InputError(f"no memory at {file}")
+    is_set = settings.archive.encryption_key is not None
     if not has_key(file):
-        raise EncryptionError("is not encrypted. Remove archive.encryption_key to use it.", path=file)
-    convert(file, old=_read_place(place), new=None)
+        fix = " Remove archive.encryption_key to use it." if is_set else ""
+        raise EncryptionError(f"is not encrypted.{fix}", path=file)
+    named_by = "archive.encryption_key" if key is None else "--key"
+    old = _read_place(place, option=named_by)
+    _check_key(file, old, named_by=named_by)
+    convert(file, old=old, new=None)
     text = f"{file} is not encrypted any more."
-    if settings.archive.encryption_key is not None:
+    if is_set:
         text += " Remove archive.encryption_key from your settings: until then it is refused."
     print_result({"path": str(file), "encrypted": False}, text, as_json=as_json)
 
@@ -119,8 +129,20 @@ def _find_file(home: Path | None, *, settings: Settings) -> Path:
     return file
 
 
-def _read_place(place: str | None) -> Secret | None:
-    """Return the key that an option names."""
+def _check_key(file: Path, key: Secret | None, *, named_by: str) -> None:
+    """Raise unless a key is that of a store. None is that of a store which is not encrypted."""
+    from holdfast.store.encryption import opens_with  # noqa: PLC0415 - an extra
+
+    if key is not None and not opens_with(file, key):
+        raise EncryptionError(
+            f"the key that {named_by} names is not the key of this store (or its first page is damaged). Name the right"
+            " one: nothing can be read without it.",
+            path=file,
+        )
+
+
+def _read_place(place: str | None, *, option: str) -> Secret | None:
+    """Return the key that an option or the setting names."""
     if place is not None and not place.startswith(("keyring:", "env:", "command:")):
         raise InputError("name where the key is, never the key itself: keyring:NAME, env:NAME or command:…")
-    return find_key(place)
+    return find_key(place, setting=option)

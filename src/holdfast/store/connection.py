@@ -345,7 +345,8 @@ def explain_encryption(path: Path, *, has_key: bool) -> EncryptionError | None:
         )
     if header.startswith(_ENCRYPTED_HEADER):
         return EncryptionError(
-            "is encrypted. Set archive.encryption_key to where its key is: keyring:NAME, env:NAME or command:...",
+            "is encrypted. Set archive.encryption_key in your settings, or HOLDFAST_ARCHIVE__ENCRYPTION_KEY, to where"
+            " its key is: keyring:NAME, env:NAME or command:...",
             path=path,
         )
     return None

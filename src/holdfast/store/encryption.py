@@ -30,6 +30,18 @@ def has_key(path: Path) -> bool:
         return file.read(len(HEADER)) == HEADER
 
 
+def opens_with(path: Path, key: Secret) -> bool:
+    """Return whether a key is that of an encrypted store. No connection of this process may have it open."""
+    with translate_errors(path), closing(open_encrypted(path, key=key, methods=SqliteDatabase)) as connection:
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except list_errors() as error:
+            if is_error(error, "SQLITE_NOTADB"):
+                return False
+            raise
+    return True
+
+
 def convert(path: Path, *, old: Secret | None, new: Secret | None, wait: float = 5.0) -> None:
     """Rewrite a store's file with another key, or without one. None stands for no encryption.
 

@@ -11,6 +11,8 @@ import re
 import secrets
 import shlex
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,13 +31,17 @@ _SERVICE: Final = "holdfast"
 """The name of the service in the keyring. NAME of `keyring:NAME` is the name of the user."""
 _TIMEOUT_SECONDS: Final = 60
 """How long a command may take: a password manager may ask the user to unlock it."""
-_MAKE_KEY: Final = "`openssl rand -hex 32` makes one"
+_MAKE_KEY: Final = "for a new store, `openssl rand -hex 32` makes one"
 
 
-def find_key(source: str | None) -> Secret | None:
+class _NoKeyError(Exception):
+    """There is no key; the message says why."""
+
+
+def find_key(source: str | None, *, setting: str = _SETTING) -> Secret | None:
     """Return the key that a setting names: `keyring:NAME`, `env:NAME` or `command:...`. None if it is unset.
 
-    No error contains what was found, or what a command wrote.
+    No error contains what was found, or what a command wrote. It names the setting, or the option of a command.
 
     Raises:
         SettingsError: There is no key, or what was found is none.
@@ -43,19 +49,33 @@ def find_key(source: str | None) -> Secret | None:
     """
     if source is None:
         return None
+    with _name_setting(setting):
+        key = _read_source(source).strip()
+        if KEY.fullmatch(key) is None:
+            raise _NoKeyError(
+                f"{describe_source(source)} gives {len(key)} characters, and a key is 64 hexadecimal digits"
+            )
+    return Secret(key.lower())
+
+
+@contextmanager
+def _name_setting(setting: str) -> Iterator[None]:
+    """Raise that there is no key as an error of a setting."""
+    try:
+        yield
+    except _NoKeyError as error:
+        raise SettingsError(str(error), source="the key of the store", key=setting) from error.__cause__
+
+
+def _read_source(source: str) -> str:
     kind, _, name = source.partition(":")
     if kind == "keyring":
-        found = _read_keyring(name)
-    elif kind == "env":
-        found = _read_variable(name)
-    elif kind == "command":
-        found = _run_command(name)
-    else:
-        raise _refuse("name where the key is, never the key itself: keyring:NAME, env:NAME or command:...")
-    key = found.strip()
-    if KEY.fullmatch(key) is None:
-        raise _refuse(f"{describe_source(source)} gives {len(key)} characters, and a key is 64 hexadecimal digits")
-    return Secret(key.lower())
+        return _read_keyring(name)
+    if kind == "env":
+        return _read_variable(name)
+    if kind == "command":
+        return _run_command(name)
+    raise _NoKeyError("name where the key is, never the key itself: keyring:NAME, env:NAME or command:...")
 
 
 def describe_source(source: str) -> str:
@@ -69,17 +89,14 @@ def create_key(source: str) -> bool:
     if kind != "keyring":
         return False
     keyring = _load_keyring()
-    try:
-        if keyring.get_password(_SERVICE, name) is not None:
-            return False
-        keyring.set_password(_SERVICE, name, secrets.token_hex(_KEY_BYTES))
-    except keyring.errors.KeyringError as error:
-        raise _explain_keyring(error) from error
+    with _name_setting(_SETTING):
+        try:
+            if keyring.get_password(_SERVICE, name) is not None:
+                return False
+            keyring.set_password(_SERVICE, name, secrets.token_hex(_KEY_BYTES))
+        except keyring.errors.KeyringError as error:
+            raise _explain_keyring(error) from error
     return True
-
-
-def _refuse(message: str) -> SettingsError:
-    return SettingsError(message, source="the key of the store", key=_SETTING)
 
 
 def _load_keyring() -> types.ModuleType:
@@ -98,15 +115,15 @@ def _read_keyring(name: str) -> str:
     except keyring.errors.KeyringError as error:
         raise _explain_keyring(error) from error
     if found is None:
-        raise _refuse(
+        raise _NoKeyError(
             f"the keyring has no key of service {_SERVICE!r} and user {name!r}. If the store is new or not encrypted"
             " yet, `holdfast encrypt` makes one. If it is encrypted, put its key back: nothing can be read without it."
         )
     return found
 
 
-def _explain_keyring(error: Exception) -> SettingsError:
-    return _refuse(
+def _explain_keyring(error: Exception) -> _NoKeyError:
+    return _NoKeyError(
         f"the keyring cannot be used ({type(error).__name__}): unlock it, or use env:NAME or command:... on a machine"
         " without one"
     )
@@ -115,7 +132,7 @@ def _explain_keyring(error: Exception) -> SettingsError:
 def _read_variable(name: str) -> str:
     found = os.environ.get(name)
     if not found:
-        raise _refuse(f"the environment variable {name} is not set: set it to the key ({_MAKE_KEY})")
+        raise _NoKeyError(f"the environment variable {name} is not set: set it to the key of the store ({_MAKE_KEY})")
     return found
 
 
@@ -124,12 +141,12 @@ def _run_command(text: str) -> str:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise _refuse(f"the command cannot be read: {error}") from error
+        raise _NoKeyError(f"the command cannot be read: {error}") from error
     if not words:
-        raise _refuse("the command is empty: name a program that prints the key")
+        raise _NoKeyError("the command is empty: name a program that prints the key")
     program = find_program(words[0], environ=os.environ, project=Path.cwd())
     if program is None:
-        raise _refuse(f"the command's program {words[0]!r} is not in PATH: install it, or name its full path")
+        raise _NoKeyError(f"the command's program {words[0]!r} is not in PATH: install it, or name its full path")
     try:
         done = subprocess.run(  # noqa: S603 - the user's own settings name it
             [program, *words[1:]],
@@ -140,8 +157,12 @@ def _run_command(text: str) -> str:
             timeout=_TIMEOUT_SECONDS,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise _refuse(f"the command failed ({type(error).__name__}): run it yourself to see why") from None
+    except subprocess.TimeoutExpired:
+        raise _NoKeyError(
+            f"the command took longer than {_TIMEOUT_SECONDS} seconds: run it yourself to see why"
+        ) from None
+    except OSError as error:
+        raise _NoKeyError(f"the command failed ({type(error).__name__}): run it yourself to see why") from None
     if done.returncode != 0:
-        raise _refuse(f"the command failed with exit code {done.returncode}: run it yourself to see why")
+        raise _NoKeyError(f"the command failed with exit code {done.returncode}: run it yourself to see why")
     return done.stdout.decode("utf-8", "replace")
