@@ -105,6 +105,8 @@ class Program:
     """The arguments with which a person talks to it in a terminal."""
     ready: ClassVar[tuple[str, ...]] = ()
     """What it shows, in this order, when a conversation has begun and it takes the first line of the user."""
+    begun: ClassVar[tuple[str, ...]] = ()
+    """What it shows when it has begun a new conversation in the same terminal, if that differs from `ready`."""
     clear: ClassVar[str] = "/clear"
     """The command by which a person begins a new conversation in the same terminal."""
     clear_shown: ClassVar[str] = ""
@@ -317,12 +319,7 @@ class OpenClaw(Program):
         model = {"id": "m1", "name": "m1", "contextWindow": 32_000, "maxTokens": 4_000}
         provider = {"baseUrl": f"{self.url}/v1", "apiKey": "x", "api": "openai-completions", "models": [model]}
         defaults = {"model": {"primary": "test/m1"}, "workspace": str(self.work), "skipBootstrap": True}
-        plugin = {"config": {"timeoutMs": 300_000}}  # a busy machine must not decide
-        settings = {
-            "agents": {"defaults": defaults},
-            "models": {"providers": {"test": provider}},
-            "plugins": {"entries": {"holdfast": plugin}},
-        }
+        settings = {"agents": {"defaults": defaults}, "models": {"providers": {"test": provider}}}
         self.write(".openclaw/openclaw.json", settings)
 
     def arguments(self, prompt: str) -> list[str]:
@@ -361,7 +358,7 @@ class Qwen(Program):
     shell = ("run_shell_command", "command")
     prunes = False
     terminal = ("--yolo", "--auth-type", "openai")
-    ready = ("Type your message",)
+    ready = (">_ Qwen Code", "Type your message")
 
     def prepare(self) -> None:
         self.write(".qwen/settings.json", {"ui": {"theme": "Default"}, "$version": 4})
@@ -387,6 +384,7 @@ class Hermes(Program):
     compacts = False
     terminal = ("chat", "--yolo", "-t", "terminal")
     ready = ("YOLO",)
+    begun = ("New session started!", "YOLO")
     clear = "/new"
     confirm = ("Approve Once", "1")
 

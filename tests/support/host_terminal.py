@@ -85,9 +85,14 @@ class HostTerminal:
         self.press(END)
         self.press("\r")
 
-    def wait(self, *texts: str, after: int = 0) -> None:
-        """Wait until texts are shown, each after the one before it."""
-        wanted = re.compile(".*".join(re.escape(re.sub(r"\s+", "", text)) for text in texts))
+    def wait(self, *texts: str, after: int = 0, without: str = "") -> None:
+        """Wait until texts are shown, each after the one before it, and another one not between them.
+
+        Some programs draw all of the screen again and again: what is not between its first line and its last one is
+        no longer on it.
+        """
+        between = f"(?:(?!{_make_pattern(without)}).)*" if without else ".*"
+        wanted = re.compile(between.join(map(_make_pattern, texts)))
         self._until(lambda: wanted.search(self.text, after))
 
     def _until(self, happened: Callable[[], object]) -> None:
@@ -108,6 +113,10 @@ class HostTerminal:
             for question, answer in _QUESTIONS:
                 for _ in question.findall(data):
                     os.write(self.child.child_fd, answer.encode())
+
+
+def _make_pattern(text: str) -> str:
+    return re.escape(re.sub(r"\s+", "", text))
 
 
 def _is_typed(line: str, shown: str) -> bool:
