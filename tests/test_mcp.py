@@ -12,12 +12,13 @@ from typing import Any
 import anyio
 import httpx2 as httpx
 import pytest
-from mcp import ClientSession, StdioServerParameters
+from mcp import Client, ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import Implementation
+from mcp_types import Implementation, TextContent
 
 from holdfast import Engine
+from holdfast.mcp import create_server
 from holdfast.memory.sessions import read_host
 from holdfast.settings import Settings
 from support import patient
@@ -91,9 +92,6 @@ def test_the_tools_over_standard_input_and_output(home: Path) -> None:
             failed = await client.call_tool("memory_store", {"content": " "})
             assert failed.is_error
             assert "nothing to remember" in str(failed.content)
-            failed = await client.call_tool("memory_timeline", {"session": ""})
-            assert failed.is_error
-            assert "name" in str(failed.content)
             resource = await client.read_resource("holdfast://sessions")
             assert "s1" in str(resource)
             assert "s2" not in str(resource)
@@ -142,8 +140,9 @@ def test_what_left_the_window_is_described_and_shown(tmp_path: Path) -> None:
                 start = shown["next"]
             assert texts == [message["content"] for message in history[: len(texts)]]
             assert len(texts) == len(cut["messages"])
-            elsewhere = (await client.call_tool("archive_describe", {"session": "other"})).structured_content
-            assert elsewhere == {"session": "other", "cuts": []}
+            elsewhere = await client.call_tool("archive_describe", {"session": "other"})
+            assert elsewhere.is_error
+            assert "no session 'other'" in str(elsewhere.content)
             failed = await client.call_tool("archive_expand", {"cut": 999, "session": "long"})
             assert failed.is_error
             assert "archive_describe" in str(failed.content)
@@ -190,3 +189,45 @@ def _status(url: str, **headers: str) -> int:
         return patient.post(url, json={}, headers=headers).status_code
     except httpx.HTTPError:
         return 0
+
+
+WRONG_CALLS: list[tuple[str, dict[str, Any], str]] = [
+    ("memory_search", {}, "wrong arguments of memory_search: query: Field required"),
+    ("memory_search", {"query": ""}, "give the words to search for"),
+    ("memory_search", {"query": "port", "limit": "many"}, "limit: Input should be a valid integer"),
+    ("memory_get", {"fact": ""}, "no current fact has the id '': memory_search lists ids"),
+    ("memory_get", {"fact": "没有"}, "no current fact has the id '没有': memory_search lists ids"),
+    ("memory_store", {"content": ""}, "give the fact in a sentence"),
+    ("memory_store", {"content": "x", "type": "y"}, "type: Input should be 'decision', "),
+    ("memory_recall", {}, "wrong arguments of memory_recall: question: Field required"),
+    ("memory_forget", {}, "give `facts` by id or `messages` by number; memory_search lists both"),
+    ("memory_forget", {"facts": ["nope"], "messages": [999]}, "there is no nope, 999; memory_search lists"),
+    ("memory_forget", {"messages": ["a"]}, "messages.0: Input should be a valid integer"),
+    ("archive_get", {"numbers": []}, "memory_search gives numbers"),
+    ("archive_get", {"numbers": [998, 999]}, "no archived message has one of these numbers: 998, 999; memory_search"),
+    ("archive_describe", {"session": "nope"}, "no session 'nope': the resource holdfast://sessions lists them"),
+    ("archive_expand", {"cut": 999}, "has no cut 999: archive_describe lists the numbers"),
+    ("archive_expand", {"cut": 1, "session": "s2"}, "no session 's2': the resource holdfast://sessions lists them"),
+    ("memory_timeline", {"session": "nope"}, "no session 'nope': the resource holdfast://sessions lists them"),
+]
+
+
+def test_every_error_of_a_tool_says_the_fix(home: Path) -> None:
+    """For wrong arguments, missing ones, and ids that do not exist or belong to another project."""
+
+    async def use() -> None:
+        with Engine.open(home, settings=Settings(), background=False) as engine:
+            async with Client(create_server(engine, session="mcp", project="shop")) as client:
+                for tool, arguments, message in WRONG_CALLS:
+                    result = await client.call_tool(tool, arguments)
+                    (content,) = result.content
+                    assert result.is_error, (tool, arguments)
+                    assert isinstance(content, TextContent)
+                    assert message in content.text
+                    assert "pydantic" not in content.text
+                shown = await client.call_tool("memory_timeline", {})
+                assert not shown.is_error
+                forgotten = await client.call_tool("memory_forget", {"facts": ["nope"], "messages": [1]})
+                assert forgotten.structured_content == {"rows": 1, "missing": ["nope"]}
+
+    anyio.run(use)

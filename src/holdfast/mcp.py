@@ -12,7 +12,8 @@ from typing import Any, Final, ParamSpec, TypeVar
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import ToolAnnotations
+from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
+from pydantic import ValidationError
 
 from holdfast import __version__
 from holdfast.aio import AsyncSession
@@ -21,7 +22,7 @@ from holdfast.errors import HoldfastError, InputError
 from holdfast.hooks.hosts import name_product
 from holdfast.memory.passage_search import Hit
 from holdfast.session import Session
-from holdfast.store.base import FactRow, FactType, MessageRow, Scope
+from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
 from holdfast.timeline import Cut
 
 _P = ParamSpec("_P")
@@ -159,9 +160,26 @@ class ExpandedCut:
 
 @dataclass(frozen=True, kw_only=True)
 class Forgotten:
-    """The number of rows that were forgotten."""
+    """The number of rows that were forgotten, and the ids and numbers that do not exist."""
 
     rows: int
+    missing: list[str]
+
+
+class _Server(MCPServer[Any]):
+    """An MCP server whose errors about arguments are a line for each argument, without addresses of the SDK's docs."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """Call a tool."""
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.__cause__.errors()]
+            raise ToolError(f"wrong arguments of {name}: {'; '.join(problems)}") from error
 
 
 def create_server(
@@ -177,7 +195,7 @@ def create_server(
         agent: The agent that they belong to.
     """
     tools = _Tools(engine, Scope(tenant=tenant, project=project, agent=agent, session=session))
-    server: MCPServer[Any] = MCPServer("holdfast", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
+    server: MCPServer[Any] = _Server("holdfast", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
     for tool in (
         tools.memory_search,
         tools.memory_get,
@@ -236,7 +254,7 @@ class _Tools:
         for row in await self._session.facts():
             if fact and row.id.startswith(fact):
                 return _fact(row)
-        raise ToolError(f"no current fact has the id {fact}: memory_search lists ids")
+        raise ToolError(f"no current fact has the id {fact!r}: memory_search lists ids")
 
     async def memory_store(
         self,
@@ -259,17 +277,34 @@ class _Tools:
 
     async def memory_forget(self, facts: list[str] | None = None, messages: list[int] | None = None) -> Forgotten:
         """Forget facts by id and messages by number, for good, with everything derived from them."""
-        count = await self._session.forget_facts(facts) if facts else 0
+        if not facts and not messages:
+            raise ToolError("nothing is named: give `facts` by id or `messages` by number; memory_search lists both")
+        count = 0
+        missing: list[str] = []
+        for fact in facts or ():
+            forgotten = await self._session.forget_facts([fact])
+            count += forgotten
+            if not forgotten:
+                missing.append(fact)
         owners: dict[Scope, list[int]] = {}
         for row in await self._session.get(messages or []):
             owners.setdefault(row.scope, []).append(row.id)
         for scope, ids in owners.items():
             count += await asyncio.to_thread(self._engine._open_session(scope).forget, ids)
-        return Forgotten(rows=count)
+        found = {number for ids in owners.values() for number in ids}
+        missing += [str(number) for number in messages or () if number not in found]
+        if not count:
+            raise ToolError(
+                f"nothing was forgotten: there is no {', '.join(missing)}; memory_search lists what there is"
+            )
+        return Forgotten(rows=count, missing=missing)
 
     async def archive_get(self, numbers: list[int], around: int = 0) -> Messages:
         """Show archived messages whole, by the numbers that memory_search gives, with `around` neighbours each side."""
         rows = await self._session.get(numbers, around=max(0, min(around, 20)))
+        if not rows:
+            shown = ", ".join(map(str, numbers)) or "none"
+            raise ToolError(f"no archived message has one of these numbers: {shown}; memory_search gives numbers")
         return Messages(messages=[_message(row) for row in rows])
 
     async def archive_describe(self, session: str = "", last: int = 10) -> Cuts:
@@ -292,7 +327,7 @@ class _Tools:
         try:
             found = await asyncio.to_thread(opened.expand_cut, cut, start=start)
         except InputError as error:
-            raise ToolError(f"{error}; archive_describe shows their numbers") from error
+            raise ToolError(f"session {opened.id} has no cut {cut}: archive_describe lists the numbers") from error
         messages = [
             ArchivedMessage(
                 number=one.number,
@@ -306,16 +341,29 @@ class _Tools:
         return ExpandedCut(session=opened.id, messages=messages, next=found.next)
 
     async def _open(self, name: str) -> Session:
-        """Open a session of the project by its name; without one the newest, but not that of this server."""
+        """Open a session of the project by its name; without one the newest, but not that of this server.
+
+        Raises:
+            ToolError: There is no session of this name.
+        """
         if not name:
             stored = await asyncio.to_thread(self._engine.sessions, **self._owner, limit=2)
             names = [info.id for info in stored if info.id != self._session.id]
-            name = names[0] if names else self._session.id
-        return self._engine.session(name, **self._owner)
+            return self._engine.session(names[0] if names else self._session.id, **self._owner)
+        opened = self._engine.session(name, **self._owner)
+        if not await asyncio.to_thread(self._has_rows, opened):
+            raise ToolError(f"this project has no session {name!r}: the resource holdfast://sessions lists them")
+        return opened
 
-    async def memory_timeline(self, session: str, last: int = 10) -> Timeline:
-        """List the last requests of a session: tokens, what was cut, what was recalled."""
-        reports = await asyncio.to_thread(self._engine.session(session, **self._owner).timeline)
+    def _has_rows(self, session: Session) -> bool:
+        store = self._engine._memory.store
+        select = Select(scope=session.scope, limit=1)
+        return bool(store.read_messages(select) or store.read_records(select))
+
+    async def memory_timeline(self, session: str = "", last: int = 10) -> Timeline:
+        """List the last requests of a session, by default the newest: tokens, what was cut, what was recalled."""
+        opened = await self._open(session)
+        reports = await asyncio.to_thread(opened.timeline)
         requests = [
             Request(
                 turn=report.turn,
