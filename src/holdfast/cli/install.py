@@ -18,7 +18,6 @@ from holdfast.hooks.install import FileChange, Installer, plan_host_model, write
 from holdfast.settings.loading import user_settings_file
 from holdfast_memory.distribution import install_command
 
-"""A module of each extra that hosts need."""
 NO_MODEL: Final = "none"
 """The name for no model: only rules extract facts from what hosts archive."""
 _VERBS: Final = {"create": "created", "change": "changed", "keep": "unchanged", "remove": "removed"}
