@@ -18,7 +18,7 @@ from holdfast.models.scripted import ScriptedReply
 from holdfast.server.process import Server, find
 from holdfast.settings import Settings
 from support.host_model import Model, shown
-from support.host_programs import PATIENT, Program
+from support.host_programs import PATIENT, Program, read_files
 from support.waiting import until
 
 pytestmark = pytest.mark.skipif(not os.environ.get("HOLDFAST_TEST_HOSTS"), reason="takes minutes: make test-hosts")
@@ -113,7 +113,7 @@ def test_a_host_goes_on_while_memory_fails(
     host: Program, model: Model, fault: str, record_property: Callable[[str, object], None]
 ) -> None:
     """The turn is made, the next one archives what was said meanwhile, and an uninstallation leaves nothing."""
-    before = {path: path.read_bytes() for path in host.home.rglob("*.json") if "work" not in path.parts}
+    before = read_files(host.home)
     environment = host.home / "environment"
     environment.symlink_to(Path(sys.executable).parents[1])
     python = environment / "bin" / Path(sys.executable).name

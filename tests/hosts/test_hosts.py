@@ -19,7 +19,7 @@ from holdfast.models.scripted import ScriptedReply
 from holdfast.settings import Settings
 from holdfast.testing.provider import overflow
 from support.host_model import Model, shown, shown_without_recall
-from support.host_programs import Program
+from support.host_programs import Program, read_files
 from support.waiting import until
 
 pytestmark = pytest.mark.nightly
@@ -31,11 +31,6 @@ QUESTION = "On which port does the billing replica listen?"
 OTHER = "What number do clients connect to for the copy of the invoicing database?"
 LONG = "seq -f %090g 1 250"
 MIDDLE = f"{125:090d}"
-
-
-def read_files(folder: Path) -> dict[Path, bytes]:
-    """Return every file below a folder, without the folder that the host works in."""
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "work" not in path.parts}
 
 
 def test_a_conversation_through_a_compaction(

@@ -55,6 +55,11 @@ def install_package(package: str, version: str) -> Path:
     return modules
 
 
+def read_files(folder: Path) -> dict[Path, bytes]:
+    """Return every file below the home of a host, without the folder that it works in."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "work" not in path.parts}
+
+
 class NotForThisMachineError(Exception):
     """There is no program of a host for the system and processor of this machine."""
 
