@@ -236,6 +236,34 @@ class TestErrors:
         assert done.returncode == 1
         assert name in done.stderr
 
+    @pytest.mark.parametrize(
+        ("arguments", "code", "expected"),
+        [
+            (["show", "没有.jsonl"], 1, {"type": "InputError"}),
+            (["search"], 2, {"type": "UsageError"}),
+            (["nonsense"], 2, {"type": "UsageError"}),
+            (["export", "taken"], 1, {"type": "StorageError", "path": "taken"}),
+        ],
+    )
+    def test_an_error_is_json_for_programs(
+        self, arguments: list[str], code: int, expected: dict[str, str], tmp_path: Path
+    ) -> None:
+        """On one line of standard error, with the message that a person reads and the details of the error."""
+        run("remember", "The port is 5433", home=tmp_path)
+        (tmp_path / "taken").write_text("mine")
+        done = run(*arguments, "--json", home=tmp_path)
+        plain = run(*arguments, home=tmp_path)
+        assert (done.returncode, done.stdout) == (plain.returncode, "") == (code, "")
+        error = json.loads(done.stderr.splitlines()[-1])["error"]
+        assert error.items() >= expected.items()
+        assert error["message"] in plain.stderr
+
+    def test_a_traceback_can_be_shown_next_to_it(self, tmp_path: Path) -> None:
+        """The last line is still the object."""
+        lines = run("--debug", "show", "no.jsonl", "--json", home=tmp_path).stderr.splitlines()
+        assert lines[0].startswith("Traceback")
+        assert json.loads(lines[-1])["error"]["type"] == "InputError"
+
 
 class TestShow:
     def test_a_transcript_is_readable(self, tmp_path: Path) -> None:

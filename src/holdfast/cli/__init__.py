@@ -83,14 +83,21 @@ def holdfast(context: click.Context, debug: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command. Exit codes: 0 success; 1 failure, with one line about what to do; 2 wrong usage."""
+    """Run the command. Exit codes: 0 success; 1 failure, with one line about what to do; 2 wrong usage.
+
+    With `--json`, the error is the last line of standard error, as a JSON object.
+    """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    is_json = "--json" in arguments
     try:
         code = holdfast.main(arguments, standalone_mode=False)
     except click.ClickException as error:
-        shown = StringIO()
-        error.show(shown)
-        _print_error(shown.getvalue())
+        if is_json:
+            _print_json_error("UsageError", error.format_message())
+        else:
+            shown = StringIO()
+            error.show(shown)
+            _print_error(shown.getvalue())
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
@@ -99,8 +106,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             import traceback  # noqa: PLC0415 - only for this
 
             _print_error(traceback.format_exc())
-        else:
+        elif not is_json:
             _print_error(f"holdfast: {error}")
+        if is_json:
+            _print_json_error(type(error).__name__, str(error), **vars(error))
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -115,6 +124,12 @@ def run() -> NoReturn:
             with suppress(OSError):  # a closed pipe
                 stream.flush()
         os._exit(end.code if isinstance(end.code, int) else 0)
+
+
+def _print_json_error(kind: str, message: str, **details: Any) -> None:
+    from holdfast.cli.output import emit_json  # noqa: PLC0415 - as below
+
+    emit_json({"error": {"type": kind, "message": message, **details}}, err=True)
 
 
 def _print_error(text: str) -> None:

@@ -29,12 +29,11 @@ QUIET_SECONDS: Final = 0.15
 MAX_DROP_ROUNDS: Final = 100
 
 
-def emit_json(value: Any) -> None:
-    """Print a value as JSON, with control characters escaped."""
-    text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
-    click.echo(
-        compile_once(f"[{ACTING}]").sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode("utf-8", "replace")
-    )
+def emit_json(value: Any, *, err: bool = False) -> None:
+    """Print a value as JSON, with control characters escaped; to standard error on one line."""
+    text = json.dumps(value, ensure_ascii=False, indent=None if err else 2, default=str)
+    safe = compile_once(f"[{ACTING}]").sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    click.echo(safe.encode("utf-8", "replace"), err=err)
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True, indent: int = 0, verbatim: bool = False) -> None:
