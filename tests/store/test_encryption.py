@@ -1,5 +1,6 @@
 """A store that is encrypted: no readable byte, errors that say the fix, and conversion that survives a kill."""
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -16,7 +17,7 @@ from holdfast import Engine
 from holdfast.errors import EncryptionError, HoldfastError, StorageError
 from holdfast.settings import Archive, Secret, Settings
 from holdfast.store.base import Select
-from holdfast.store.connection import MIGRATIONS, connect, list_errors, migrate, open_file
+from holdfast.store.connection import MIGRATIONS, SqliteDatabase, connect, list_errors, migrate, open_file
 from holdfast.store.opening import open_store
 from holdfast.store.repair import repair
 from holdfast.store.sqlite import SqliteStore
@@ -28,6 +29,8 @@ from support.stores import KEY, require_sqlcipher
 
 require_sqlcipher()
 
+from holdfast.store import encryption  # noqa: E402 - an extra
+from holdfast.store.cipher import open_encrypted  # noqa: E402 - an extra
 from holdfast.store.encryption import convert, has_key  # noqa: E402 - an extra
 
 OTHER_KEY = Secret("07" * 32)
@@ -146,6 +149,32 @@ def test_a_link_to_a_store_that_does_not_exist_creates_it_there(tmp_path: Path) 
     assert link.is_symlink()
     with pytest.raises(EncryptionError, match="is encrypted"):
         SqliteStore(link)
+
+
+def test_a_store_is_created_on_a_disk_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a USB stick. No part of it is left."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    path = tmp_path / "store.db"
+    written = fill(path, key=KEY, count=2)
+    assert has_key(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read(path, key=KEY) == written
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_only_a_plain_store_is_mapped_into_memory(tmp_path: Path) -> None:
+    """Pages of an encrypted one are decrypted first, and not read from a map."""
+    sizes: list[int] = []
+    for name, key in (("plain.db", None), ("encrypted.db", KEY)):
+        fill(tmp_path / name, key=key, count=1)
+        with closing(connect(tmp_path / name, wait=0, key=key)) as connection:
+            sizes.append(int(connection.execute("PRAGMA mmap_size").fetchone()[0]))
+    assert sizes[0] > 0
+    assert sizes[1] == 0
 
 
 def test_many_can_create_a_store_at_once(tmp_path: Path) -> None:
@@ -272,6 +301,23 @@ def test_a_damaged_page_does_not_hide_the_others(tmp_path: Path) -> None:
             assert last.message.text == written[-1]
             assert store.add_messages([make_message("one more")])
         assert store.read_messages(Select(scope=HERE, ids=(401,)))
+
+
+def test_damaged_rows_are_still_listed_after_a_damaged_page(tmp_path: Path) -> None:
+    """The connection that read them is replaced when it meets the page."""
+    path = tmp_path / "store.db"
+    fill(path, key=KEY, count=400)
+    with closing(open_file(path, key=KEY)) as connection:
+        connection.execute("UPDATE messages SET body = X'00' WHERE id = 400")
+    vacuum(path, key=KEY)
+    damage_messages(path)
+    with SqliteStore(path, key=KEY) as store:
+        assert store.read_messages(Select(scope=HERE, ids=(400,))) == []
+        (gap,) = store.gaps
+        assert gap.id == 400
+        with pytest.raises(StorageError, match="--repair"):
+            texts(store)
+        assert gap in store.gaps
 
 
 def test_a_repair_keeps_what_is_outside_of_a_damaged_page(tmp_path: Path) -> None:
@@ -401,6 +447,23 @@ def test_a_conversion_that_fails_leaves_no_copy(tmp_path: Path) -> None:
         convert(path, old=KEY, new=None)
     assert [file.name for file in tmp_path.iterdir()] == ["store.db"]
     assert has_key(path)
+
+
+def test_a_copy_that_lacks_a_row_is_refused(tmp_path: Path) -> None:
+    """Even if it is a database in order. Here another program changes it after it is written."""
+    path = tmp_path / "store.db"
+    part = tmp_path / "store.db.converted"
+    fill(path, key=None)
+
+    def lose_row(statement: str) -> None:
+        if "integrity_check" in statement:
+            with closing(open_file(part, key=KEY)) as other:
+                other.execute("DELETE FROM messages WHERE id = 7")
+
+    with closing(open_encrypted(path, key=None, methods=SqliteDatabase)) as source:
+        source.set_trace_callback(lose_row)
+        with pytest.raises(StorageError, match="the copy of messages is not complete"):
+            encryption._copy(source, part, source_path=path, key=KEY)
 
 
 def test_the_old_file_is_overwritten(tmp_path: Path) -> None:
