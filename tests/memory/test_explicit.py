@@ -90,6 +90,27 @@ def test_a_question_or_a_quotation_asks_to_remember_nothing(text: str) -> None:
     assert read_explicit(rows(text)) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Change the timeout to 30 seconds.",
+        "Move the button to the left and run the tests.",
+        "把超时改成 30 秒。",
+        "把发票模板改成新的格式。",
+        "将登录页改为深色模式，然后跑测试。",
+    ],
+)
+def test_an_order_to_change_something_is_no_decision(text: str) -> None:
+    """It is the next step of some work: that something was changed is said in other words."""
+    assert read_explicit(rows(text)) == []
+
+
+def test_a_change_that_was_made_is_a_decision() -> None:
+    """The user says who made it, or that it is made."""
+    assert only("我们把支付服务的端口从 8080 改为 9090。").value == "9090"
+    assert only("已把支付服务的端口从 8080 改为 9090。").value == "9090"
+
+
 def test_only_words_of_the_user_are_remembered() -> None:
     """Not those of the assistant or of a tool."""
     for role in ("assistant", "tool"):
