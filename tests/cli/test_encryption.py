@@ -200,6 +200,20 @@ def test_a_damaged_copy_that_is_encrypted_is_not_called_readable(machine: _Machi
     assert "are not" not in done.stdout
 
 
+@pytest.mark.parametrize("key", [None, "env:OLD"], ids=["plain", "encrypted"])
+@pytest.mark.parametrize("place", ["copy.db", "memory"])
+def test_a_memory_is_not_taken_for_a_transcript(machine: _Machine, key: str | None, place: str) -> None:
+    """The error says how a memory or a backup of it is used."""
+    if key is not None:
+        machine.run("encrypt", key=key)
+    assert machine.run("backup", str(machine.folder / "copy.db"), key=key).returncode == 0
+    done = machine.run("import", place, "--home", str(machine.folder / "other"), key=key)
+    assert done.returncode == 1
+    assert f"{place}: a memory, not a transcript" in done.stderr
+    assert f"--home {place}" in done.stderr
+    assert "`holdfast migrate" in done.stderr
+
+
 def test_a_replay_into_a_memory_uses_the_key(machine: _Machine) -> None:
     """A new memory is encrypted, and one that is encrypted can be used."""
     home = machine.folder / "other"

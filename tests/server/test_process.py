@@ -139,7 +139,7 @@ def test_a_running_server_is_checked(tmp_path: Path) -> None:
         process.wait()
     done = run(tmp_path, "serve", "--check")
     assert done.returncode == 1
-    assert "start one with holdfast serve" in done.stderr
+    assert "start one with `holdfast serve`, and the same --home" in done.stderr
 
 
 def test_the_owner_s_token_is_printed_and_stays(tmp_path: Path) -> None:

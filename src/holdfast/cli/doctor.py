@@ -289,7 +289,8 @@ class _Checks:
         lines = file.read_text("utf-8", "replace").splitlines() if file.is_file() else []
         if lines:
             yield Finding(
-                "note", f"{len(lines):,} failures of hooks in {file}; delete it once they are fixed. The newest:"
+                "note",
+                f"{plural(len(lines), 'failure')} of hooks in {file}; delete it once they are fixed. The newest:",
             )
         for line in lines[-_HOOK_FAILURES:]:
             yield Finding("note", f"hook: {line}")

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port on 127.0.0.1; by default any.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="The port on 127.0.0.1, if no server runs yet; default any.",
+)
 @click.option("--open/--no-open", "opens", default=True, help="Whether to open it in the browser.")
 @home_option
 @as_json

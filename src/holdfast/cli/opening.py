@@ -15,7 +15,7 @@ from holdfast import settings as configuration
 from holdfast.cli.output import echo
 from holdfast.errors import InputError, MissingExtraError
 from holdfast.store.base import Across, Scope, Select
-from holdfast.store.opening import local_file, open_server, server_address, store_file
+from holdfast.store.opening import STORE_NAME, local_file, open_server, server_address, store_file
 
 if TYPE_CHECKING:
     from holdfast.memory.memory import Memory
@@ -173,6 +173,16 @@ def no_session(scope: Scope) -> InputError:
 
 def no_transcript(paths: Iterable[Path | str]) -> InputError:
     """Make the error for paths without a transcript."""
+    from holdfast.store.connection import is_store_file  # noqa: PLC0415 - only for this
+
+    paths = list(paths)
+    for path in paths:
+        place = Path(path)
+        if is_store_file(place / STORE_NAME if place.is_dir() else place):
+            return InputError(
+                f"{path}: a memory, not a transcript: use it with --home {path}, or copy it to a new one with `holdfast"
+                f" migrate {path} TARGET`"
+            )
     return InputError(
         f"{', '.join(map(str, paths))}: no transcript of a known agent; `--format NAME` names the format of a file,"
         " and `holdfast sessions --discover` lists your sessions"

@@ -115,7 +115,9 @@ def _check(memory: SharedMemory, *, as_json: bool) -> None:
 
     server = find(memory.folder)
     if server is None:
-        raise HoldfastError(f"no server runs for {memory.name}: start one with holdfast serve")
+        raise HoldfastError(
+            f"no server runs for {memory.name}: start one with `holdfast serve`, and the same --home or --project"
+        )
     if not server.serves(memory.name):
         raise InputError(say_other(server, memory.name))
     server.call("ping", timeout=CHECK_SECONDS)

@@ -42,6 +42,9 @@ _MAP: Final = "PRAGMA mmap_size = 268435456"
 """Long posting lists and blocks of vectors are read three times as fast. Encrypted pages cannot be mapped."""
 _PLAIN_HEADER: Final = b"SQLite format 3\0"
 _ENCRYPTED_HEADER: Final = b"Holdfast"
+_HEADER_BYTES: Final = 100
+_APPLICATION_AT: Final = 68
+"""Where the header of a SQLite file has the number of the program that it belongs to."""
 """As `cipher.HEADER`, which can only be imported if SQLCipher is installed."""
 _PAUSE: Final = 0.01
 
@@ -350,6 +353,17 @@ def explain_encryption(path: Path, *, has_key: bool) -> EncryptionError | None:
             path=path,
         )
     return None
+
+
+def is_store_file(path: Path) -> bool:
+    """Return whether a file is a store, encrypted or not. No connection of this process should have it open."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+    except OSError:
+        return False
+    is_ours = header[_APPLICATION_AT : _APPLICATION_AT + 4] == APPLICATION.to_bytes(4, "big")
+    return header.startswith(_ENCRYPTED_HEADER) or (header.startswith(_PLAIN_HEADER) and is_ours)
 
 
 _ADVICE: Final = {
