@@ -7,7 +7,18 @@ import unicodedata
 
 import pytest
 
-from holdfast.text import clip, digest, head, is_unsegmented, repeats_itself, tail, term_spans, terms
+from holdfast.text import (
+    clip,
+    digest,
+    head,
+    is_unsegmented,
+    percent,
+    repeats_itself,
+    shorten_number,
+    tail,
+    term_spans,
+    terms,
+)
 
 FAMILY = "👨‍👩‍👧"
 
@@ -398,3 +409,28 @@ def test_a_text_that_repeats_its_end_is_found(text: str) -> None:
 def test_a_list_of_similar_lines_does_not_repeat_itself(text: str) -> None:
     """Each line says something else."""
     assert not repeats_itself(text)
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [
+        (0, "0"),
+        (999, "999"),
+        (999.6, "1k"),
+        (1_000, "1k"),
+        (9_500, "9.5k"),
+        (9_960, "10k"),
+        (182_400, "182k"),
+        (999_600, "1M"),
+        (-1_234_567, "-1.2M"),
+        (2e9, "2G"),
+    ],
+)
+def test_a_number_is_shortened_in_one_way(number: float, shown: str) -> None:
+    """In commands, in the chat and in the inspector."""
+    assert shorten_number(number) == shown
+
+
+def test_a_percentage_has_no_space() -> None:
+    """Nor does one of nothing divide by zero."""
+    assert [percent(3, 4), percent(0.456, 1), percent(1, 0)] == ["75%", "46%", "0%"]

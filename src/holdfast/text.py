@@ -307,8 +307,18 @@ def printable(text: str, *, one_line: bool = False) -> str:
 
 
 def percent(score: float, best: float) -> str:
-    """Format a score relative to the best one, which is 100 %; scores themselves have no upper limit."""
-    return f"{100 * score / best:.0f}\u00a0%" if best > 0 else "0\u00a0%"
+    """Format a score relative to the best one, which is 100%; scores themselves have no upper limit."""
+    return f"{score / best:.0%}" if best > 0 else "0%"
+
+
+def shorten_number(number: float) -> str:
+    """Shorten a number: 950, 9.5k, 182k, 1.2M, -3G."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        scaled = number / size
+        if abs(scaled) >= 0.9995:  # noqa: PLR2004 - 999,500 is 1M: it would be rounded to 1000k
+            shown = f"{scaled:.1f}" if abs(scaled) < 9.95 else f"{scaled:.0f}"  # noqa: PLR2004 - 9.95 is rounded to 10
+            return shown.removesuffix(".0") + unit
+    return f"{number:.0f}"
 
 
 def plural(count: int, what: str) -> str:

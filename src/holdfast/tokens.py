@@ -255,12 +255,3 @@ def _open_tokenizer(kind: str, argument: str) -> TokenCounter:
         raise InputError(f"{problem}: {error}") from error
     # Tokenizers refuse lone surrogates.
     return lambda text: len(encode(text.encode("utf-8", "replace").decode()))
-
-
-def human_tokens(count: float) -> str:
-    """Format a count: 950, 9.5k, 182k, 1.2M."""
-    if count < 1_000:  # noqa: PLR2004 - as written above
-        return f"{count:.0f}"
-    if count < 10_000:  # noqa: PLR2004 - as above
-        return f"{count / 1_000:.1f}k"
-    return f"{count / 1_000:.0f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"  # noqa: PLR2004 - as above

@@ -45,8 +45,8 @@ from holdfast.redaction import redact_value
 from holdfast.report import ContextReport, Window
 from holdfast.session import Session
 from holdfast.store.base import FactRow, Scope, Select
-from holdfast.text import plural
-from holdfast.tokens import count_json, count_text, human_tokens
+from holdfast.text import plural, shorten_number
+from holdfast.tokens import count_json, count_text
 from holdfast.transcripts.records import is_forgotten, messages_of
 from holdfast.transcripts.session import Context
 from holdfast_agent import session_notes, workspace
@@ -690,7 +690,7 @@ class Agent:
 
     def describe_compaction(self, done: Compaction, *, before: int) -> str:
         """Say how much smaller the window is than the tokens `before`, what left it, and where that is."""
-        change = f"{human_tokens(before)} → {human_tokens(self.used_tokens)}"
+        change = f"{shorten_number(before)} → {shorten_number(self.used_tokens)}"
         left = plural(len(done.plan.summarised), "message")
         return (
             f"Compacted ({change}): a summary replaces {left}. All of it stays in the archive: it comes back "

@@ -12,8 +12,8 @@ from holdfast.errors import CompactionError, HoldfastError, InputError, ModelCan
 from holdfast.memory.facts import find
 from holdfast.report import ContextReport
 from holdfast.store.base import FactRow
-from holdfast.text import plural
-from holdfast.tokens import count_json, count_text, human_tokens
+from holdfast.text import plural, shorten_number
+from holdfast.tokens import count_json, count_text
 from holdfast_agent import workspace
 from holdfast_agent.agent import Agent
 from holdfast_agent.note_files import NoteHit
@@ -100,12 +100,12 @@ def complete(start: str) -> list[str]:
 def _format_fullness(agent: Agent) -> str:
     used = agent.used_tokens
     percentage = min(MAX_PERCENT, round(100 * used / agent.limit, 1))
-    return f"Context {human_tokens(used)}/{human_tokens(agent.limit)} ({percentage:g}%)"
+    return f"Context {shorten_number(used)}/{shorten_number(agent.limit)} ({percentage:g}%)"
 
 
 def _format_usage(spent: Spent) -> str:
     calls = f"{spent.calls} call" + ("s" if spent.calls != 1 else "")
-    return f"{human_tokens(spent.input)} in / {human_tokens(spent.output)} out in {calls}"
+    return f"{shorten_number(spent.input)} in / {shorten_number(spent.output)} out in {calls}"
 
 
 def _list_long_term(agent: Agent) -> Iterator[str]:
@@ -241,12 +241,12 @@ def status(agent: Agent, _: str) -> Iterator[str]:
     """Model, context, tokens, cost, session, memory."""
     agent.save_tally()
     entry = agent.conversation.entry
-    yield f"Model: {agent.model.name} · window {human_tokens(agent.limit)}"
+    yield f"Model: {agent.model.name} · window {shorten_number(agent.limit)}"
     yield f"{_format_fullness(agent)} · compactions {entry.compaction_count}"
     spent = {purpose: entry.spent(purpose) for purpose in ("conversation", *get_args(Purpose))}
     tokens = _format_usage(sum(spent.values(), start=Spent()))
     if entry.cache_read:
-        tokens += f" · cache {human_tokens(entry.cache_read)} read / {human_tokens(entry.cache_write)} written"
+        tokens += f" · cache {shorten_number(entry.cache_read)} read / {shorten_number(entry.cache_write)} written"
     if entry.estimated_cost_usd:
         tokens += f" · ${entry.estimated_cost_usd:.2f}"
     yield f"Tokens: {tokens}"

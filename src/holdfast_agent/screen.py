@@ -22,8 +22,7 @@ from rich.text import Text as Styled
 from holdfast.cli.console import SafeConsole
 from holdfast.memory.sessions import make_title_of
 from holdfast.messages import ToolCall, ToolResult
-from holdfast.text import plural, printable
-from holdfast.tokens import human_tokens
+from holdfast.text import plural, printable, shorten_number
 from holdfast_agent.agent import Agent
 from holdfast_agent.toolbox import Action
 from holdfast_agent.view import MINUTE, CommandResult, format_age
@@ -328,7 +327,7 @@ def status_line(agent: Agent, *, width: int) -> str:
         percent = min(MAX_PERCENT, report.percentage)
         recalled = sum(part.tokens for part in report.categories if part.name == "recall")
     # The most important first: what does not fit is left out.
-    parts = [f"ctx {percent:g} %", f"⟳ {entry.compaction_count}", f"recalled {human_tokens(recalled)}"]
+    parts = [f"ctx {percent:g}%", f"⟳ {entry.compaction_count}", f"recalled {shorten_number(recalled)}"]
     if entry.estimated_cost_usd:
         parts.append(f"${entry.estimated_cost_usd:.2f}")
     parts.append(printable(agent.model.name, one_line=True))

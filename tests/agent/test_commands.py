@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import transcripts
 from holdfast.models.scripted import Scripted
-from holdfast.tokens import human_tokens
+from holdfast.text import shorten_number
 from holdfast_agent.commands import COMMANDS, complete, is_command, run
 from holdfast_agent.screen import status_line
 from holdfast_agent.settings import Workspace
@@ -29,11 +29,6 @@ def test_what_is_a_command() -> None:
     assert not is_command("/etc/hosts is wrong")
     assert not is_command("/ hm")
     assert not is_command("status")
-
-
-def test_numbers_are_short() -> None:
-    """As few characters as a status line has."""
-    assert [human_tokens(n) for n in (950, 9_500, 182_400, 1_200_000)] == ["950", "9.5k", "182k", "1.2M"]
 
 
 def test_completion_and_help(fixture: AgentFixture) -> None:
@@ -100,11 +95,11 @@ class TestContext:
         def sizes() -> set[str]:
             report = run(agent, "/context").report
             assert report is not None
-            size = human_tokens(report.total_tokens)
+            size = shorten_number(report.total_tokens)
             assert sum(part.tokens for part in report.categories if part.kind == "used") == report.total_tokens
             for command in ("/status", "/context list"):
                 assert f"Context {size}/200k ({report.percentage:g}%)" in run(agent, command).text
-            assert status_line(agent, width=100).startswith(f"ctx {report.percentage:g} % · ")
+            assert status_line(agent, width=100).startswith(f"ctx {report.percentage:g}% · ")
             return {size}
 
         (before,) = sizes()

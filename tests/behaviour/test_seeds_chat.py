@@ -11,7 +11,7 @@ from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError
 from holdfast.messages import Usage
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, ScriptedReply
-from holdfast.tokens import human_tokens
+from holdfast.text import shorten_number
 from holdfast_agent.commands import run
 from support.agent_fixture import AgentFixture, talker
 from support.chat_shell import FLUSH, Shell
@@ -249,13 +249,13 @@ class TestStatus:
         shown = run(agent, "/status").text
         assert set(counted) == {"conversation", "summaries", "flush", "extraction"}
         for purpose, (calls, sent, came) in counted.items():
-            assert f"- {purpose}: {human_tokens(sent)} in / {human_tokens(came)} out in {calls} call" in shown
+            assert f"- {purpose}: {shorten_number(sent)} in / {shorten_number(came)} out in {calls} call" in shown
         total = [sum(column) for column in zip(*counted.values(), strict=True)]
-        assert f"Tokens: {human_tokens(total[1])} in / {human_tokens(total[2])} out in {total[0]} calls" in shown
+        assert f"Tokens: {shorten_number(total[1])} in / {shorten_number(total[2])} out in {total[0]} calls" in shown
         agent.close()
         again = fixture.agent(answer)
         assert (
-            f"Tokens: {human_tokens(total[1])} in / {human_tokens(total[2])} out in {total[0]} calls"
+            f"Tokens: {shorten_number(total[1])} in / {shorten_number(total[2])} out in {total[0]} calls"
             in run(again, "/status").text
         )
         again.close()

@@ -19,7 +19,7 @@ class TestChart:
     def test_a_full_window_reaches_the_top_and_an_empty_one_does_not(self) -> None:
         """Rows stand for equal shares of the room there is."""
         lines = drawn([Point(tokens=1000), Point(tokens=10)])
-        assert lines[0].startswith(" 1.0k ┤████")
+        assert lines[0].startswith("   1k ┤████")
         assert "█" not in lines[0][11:]
         assert "▁" in lines[3]
 
@@ -43,7 +43,7 @@ class TestChart:
 
     def test_a_request_above_the_ceiling_raises_the_top(self) -> None:
         """Nothing is drawn outside the picture."""
-        assert drawn([Point(tokens=2000, cut=True)], ceiling=1000)[0].startswith(" 2.0k ┤▼")
+        assert drawn([Point(tokens=2000, cut=True)], ceiling=1000)[0].startswith("   2k ┤▼")
 
     def test_a_report_becomes_a_point(self) -> None:
         """With its tokens, and whether it had a cut or a recall."""

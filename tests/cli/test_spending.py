@@ -49,11 +49,11 @@ def test_the_tables_have_cost_tokens_and_hosts(home: Path) -> None:
     """In 80 columns, and without the terminal codes of a model's name."""
     printed = run_stats(home, COLUMNS="80")
     lines = [line.split() for line in printed.splitlines()]
-    assert ["today", "$0.42+", "800k", "75%", "4.0k", "2"] in [line[:6] for line in lines]
+    assert ["today", "$0.42+", "800k", "75%", "4k", "2"] in [line[:6] for line in lines]
     hosts = {line[0]: line[1:6] for line in lines if line and line[0] in {"claude-code", "codex", "pi"}}
     assert hosts == {
-        "claude-code": ["1", "$0.42", "400k", "75%", "2.0k"],
-        "codex": ["1", "unknown", "400k", "75%", "2.0k"],
+        "claude-code": ["1", "$0.42", "400k", "75%", "2k"],
+        "codex": ["1", "unknown", "400k", "75%", "2k"],
         "pi": ["1", "-", "-", "-", "-"],
     }
     assert "A + after a cost: models whose price is unknown are not in it." in " ".join(printed.split())

@@ -100,7 +100,7 @@ class TestContext:
         shown = run("context", session, *SMALL, "--turn", str(turn["turn"])).output
         assert "− trimmed" in shown
         assert "+ recalled from" in shown
-        assert re.search(r"100\s% \[.*\] ", shown)
+        assert re.search(r"100% \[.*\] ", shown)
 
     def test_json_has_the_fields_of_claude_code_and_ours(self, session: Path) -> None:
         """Both of its forms, with a grid of 200 squares."""

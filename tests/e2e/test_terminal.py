@@ -322,6 +322,6 @@ def test_the_line_below_the_prompt_shows_all(tmp_path: Path) -> None:
     tells = {"PROMPT_TOOLKIT_NO_CPR": ""}
     with Terminal(tmp_path, "--model", "echo", "--session", "weeks", environ=tells) as terminal:
         terminal.child.send("\x1b[1;1R")  # where the cursor is: only then there is room for a line below
-        terminal.wait("ctx 0 %")
+        terminal.wait("ctx 0%")
         assert "recalled 0 · echo · weeks" in readable(terminal.wait("weeks"))
         assert terminal.leave() == 0

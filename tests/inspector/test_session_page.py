@@ -256,7 +256,7 @@ class TestWhy:
         with httpx.Client(base_url=running.key_url, timeout=PATIENCE) as client:
             text = unescape(client.get(f"/why?session=scored&edit={edit.number}").text)
         assert "What do we know about the mooring rope?" in text
-        assert re.search(r"what could have left and stayed scored at least \d+\s%", text)
+        assert re.search(r"what could have left and stayed scored at least \d+%", text)
         assert 'class="scale"' in text
 
     @pytest.mark.parametrize(

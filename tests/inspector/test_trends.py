@@ -12,7 +12,7 @@ import pytest
 from holdfast.figures import Totals, dollars
 from holdfast.memory.sessions import record_host
 from holdfast.messages import Message, Text, Usage
-from holdfast.server.inspector.trends import draw_charts, make_bars, share, short, spent_time
+from holdfast.server.inspector.trends import draw_charts, make_bars, share, spent_time
 from holdfast.store.base import TurnSum
 from inspector.conftest import Running, find_violations, open_page
 from support import patient
@@ -59,7 +59,7 @@ def get(running: Running, path: str) -> str:
 def test_the_page_of_a_turn_has_its_price_its_cached_share_and_its_times(costly: Running) -> None:
     """They are those of the reply that was appended."""
     text = get(costly, "turn?session=costly+%E8%B4%B9%E7%94%A8&agent=codex&turn=1&page=1")
-    for expected in (MODEL, COST, "75 %", "400,000 tokens", "Time to assemble"):
+    for expected in (MODEL, COST, "75%", "400,000 tokens", "Time to assemble"):
         assert expected in text
 
 
@@ -146,8 +146,7 @@ def test_the_axis_of_costs_has_the_right_dollars(cost: float, top: str, half: st
 def test_figures_are_short() -> None:
     """A person reads them."""
     assert [dollars(amount) for amount in (0, 0.0123, 0.5, 1234.5)] == ["$0", "$0.0123", "$0.50", "$1,234.50"]
-    assert [short(number) for number in (0, 999, 1_234, -1_234_567, 2e9)] == ["0", "999", "1.2k", "-1.2M", "2.0G"]
-    assert [share(part) for part in (None, 0.754)] == ["unknown", "75 %"]
+    assert [share(part) for part in (None, 0.754)] == ["unknown", "75%"]
     assert [spent_time(spent) for spent in (None, 12.3, 3_400)] == ["unknown", "12 ms", "3.4 s"]
 
 

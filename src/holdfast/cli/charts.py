@@ -11,8 +11,7 @@ from rich.console import Console, Group
 from rich.text import Text as Styled
 
 from holdfast.cli.console import SafeConsole
-from holdfast.text import plural
-from holdfast.tokens import human_tokens
+from holdfast.text import plural, shorten_number
 
 if TYPE_CHECKING:
     from holdfast.report import Category, ContextReport
@@ -89,7 +88,7 @@ def draw_chart(points: Sequence[Point], *, ceiling: int, width: int, height: int
 
 def _draw_row(columns: Sequence[_Column], row: int, *, top: int, height: int) -> Styled:
     cell, is_last = top / height, row == height - 1
-    label = human_tokens(top * (row + 1) / height) if row % 2 == (height - 1) % 2 else ""
+    label = shorten_number(top * (row + 1) / height) if row % 2 == (height - 1) % 2 else ""
     line = Styled(f"{label:>5} ", style=_DIM).append("┤" if label else "│", style=_DIM)
     for column in columns:
         line.append(*column.draw(row, cell, is_last=is_last))
@@ -152,7 +151,7 @@ def draw_legend(categories: Sequence[Category], *, total: int) -> list[Styled]:
         symbol, colour = LOOKS.get(part.name, _OTHER)
         line = Styled(f"{symbol} ", style=colour)
         line.append(f"{part.name:<16}", style="default" if part.tokens else "dim")
-        line.append(f"{human_tokens(part.tokens):>6}", style="bold" if part.kind == "used" and part.tokens else "dim")
+        line.append(f"{shorten_number(part.tokens):>6}", style="bold" if part.kind == "used" and part.tokens else "dim")
         lines.append(line.append(f"{part.tokens / max(1, total):>8.1%}", style="dim"))
     return lines
 

@@ -21,8 +21,7 @@ from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.providers.models import context_tokens
 from holdfast.store.base import Select
-from holdfast.text import plural, printable
-from holdfast.tokens import human_tokens
+from holdfast.text import plural, printable, shorten_number
 
 _MAX_LISTED: Final = 12
 """The maximum number of files and failures that are listed; the rest is counted."""
@@ -93,7 +92,7 @@ def _print(screen: Console, name: str, result: Compaction) -> None:
         return
     screen.print(_format_line("+", "green", "summary", 1, summary.tokens))
     origin = "by rule" if summary.rung == "digest" else f"rung {summary.rung}, {summary.calls} model calls"
-    saved = f"{human_tokens(result.tokens_before)} → {human_tokens(result.tokens_after)} tokens"
+    saved = f"{shorten_number(result.tokens_before)} → {shorten_number(result.tokens_after)} tokens"
     screen.print(Styled(saved, style="bold green") + Styled(f"  {origin}", style="dim"))
     screen.print()
     screen.print(Styled(printable(summary.text)), soft_wrap=True)
@@ -103,7 +102,7 @@ def _print(screen: Console, name: str, result: Compaction) -> None:
 
 def _format_line(sign: str, style: str, what: str, messages: int, tokens: int) -> Styled:
     count = plural(messages, "message")
-    return Styled(f"{sign} {what:<11}", style=style) + Styled(f"{count:>16}  {human_tokens(tokens):>6} tokens")
+    return Styled(f"{sign} {what:<11}", style=style) + Styled(f"{count:>16}  {shorten_number(tokens):>6} tokens")
 
 
 def _print_list(screen: Console, title: str, items: Sequence[str], *, style: str = "") -> None:

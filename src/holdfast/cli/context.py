@@ -25,8 +25,8 @@ from holdfast.messages import Message
 from holdfast.moments import minute
 from holdfast.report import Change, ContextReport, breakdown
 from holdfast.store.base import Select
-from holdfast.text import percent, plural, printable
-from holdfast.tokens import count_message, human_tokens
+from holdfast.text import percent, plural, printable, shorten_number
+from holdfast.tokens import count_message
 
 _WIDE, _NARROW, _ROWS = 20, 10, 10
 _PARTS: Final = ("keyword", "vector", "neighbours", "session", "date", "decay")
@@ -88,7 +88,7 @@ def draw_context(
     screen.print()
     text = (
         f"So far {plural(totals['cuts'], 'cut')} removed {plural(totals['messages_cut'], 'message')}"
-        f" ({human_tokens(totals['tokens_cut'])} tokens), {plural(totals['results_pruned'], 'result')} shortened,"
+        f" ({shorten_number(totals['tokens_cut'])} tokens), {plural(totals['results_pruned'], 'result')} shortened,"
         f" {plural(totals['blocks'], 'block')} recalled. All of it is in the archive."
     )
     screen.print(Styled(text, style="dim"))
@@ -131,8 +131,9 @@ def _sum_changes(reports: Sequence[ContextReport]) -> dict[str, int]:
 
 def print_window(screen: Console, report: ContextReport) -> None:
     """Print the size of a window, the grid with its legend, and the files in its prompt."""
-    full = f"{human_tokens(report.total_tokens)} of {human_tokens(report.raw_max_tokens)} tokens ({report.percentage}%)"
-    screen.print(full)
+    used = shorten_number(report.total_tokens)
+    limit = shorten_number(report.raw_max_tokens)
+    screen.print(f"{used} of {limit} tokens ({report.percentage}%)")
     if report.token_scale > 1:
         why = "the provider counts more tokens than estimated" if report.is_calibrated else "tokens are estimated"
         screen.print(Styled(f"{report.token_scale - 1:.0%} is kept free: {why}.", style="dim"))
@@ -147,7 +148,7 @@ def print_window(screen: Console, report: ContextReport) -> None:
     for line in lines:
         screen.print(line)
     for file in report.files:
-        screen.print(Styled(f"  {printable(file.path, one_line=True)}  {human_tokens(file.tokens)}", style="dim"))
+        screen.print(Styled(f"  {printable(file.path, one_line=True)}  {shorten_number(file.tokens)}", style="dim"))
 
 
 def _print_changes(screen: Console, report: ContextReport) -> None:
@@ -163,7 +164,7 @@ def _print_changes(screen: Console, report: ContextReport) -> None:
         elif change.kind == "recalled":
             what = f"from {join_counts(fact=len(report.recalled_facts), message=len(change.ids))}"
         line.append(f" {what}")
-        line.append(f", {human_tokens(change.tokens_before)} → {human_tokens(change.tokens_after)} tokens")
+        line.append(f", {shorten_number(change.tokens_before)} → {shorten_number(change.tokens_after)} tokens")
         screen.print(line.append(f": {change.reason}", style="dim"))
         if change.kind == "recalled":
             _print_hits(screen, report.recalled)
@@ -228,9 +229,9 @@ class Entry:
 
     def format(self, sign: str, colour: str) -> Styled:
         """Format the entry as one line."""
-        cost = human_tokens(self.tokens_before)
+        cost = shorten_number(self.tokens_before)
         if self.tokens_after != self.tokens_before:
-            cost = f"{cost}→{human_tokens(self.tokens_after)}"
+            cost = f"{cost}→{shorten_number(self.tokens_after)}"
         number = f"#{self.id}" if self.id else ""
         line = Styled(f"{sign} {number:>6} {self.role:<9} {cost:>10}  ", style=colour)
         return line.append(printable(self.text), style="dim" if self.status == "kept" else "default")
@@ -293,9 +294,9 @@ def print_diff(*, file: Path, full: bool, as_json: bool, **options: Any) -> None
         return
     screen = open_console()
     screen.print(
-        f"request {report.turn} in {human_tokens(report.raw_max_tokens)} tokens:"
-        f" {plural(given, 'message')}, {human_tokens(cost)} →"
-        f" {plural(sent, 'message')}, {human_tokens(report.total_tokens)}"
+        f"request {report.turn} in {shorten_number(report.raw_max_tokens)} tokens:"
+        f" {plural(given, 'message')}, {shorten_number(cost)} →"
+        f" {plural(sent, 'message')}, {shorten_number(report.total_tokens)}"
     )
     counts = Styled()
     for kind, (sign, colour) in SIGNS.items():
@@ -351,11 +352,11 @@ def _print_group(screen: Console, status: str, group: Sequence[Entry], *, full: 
     """Print consecutive messages with the same status: kept ones in one line, others one by one."""
     sign, colour = SIGNS[status]
     if status == "kept" and not full and len(group) > 2:
-        cost = human_tokens(sum(entry.tokens_after for entry in group))
+        cost = shorten_number(sum(entry.tokens_after for entry in group))
         screen.print(Styled(f"  … {len(group)} messages kept, {cost} tokens", style="dim"))
         return
     if group[0].reason:
-        saved = human_tokens(sum(entry.tokens_before - entry.tokens_after for entry in group))
+        saved = shorten_number(sum(entry.tokens_before - entry.tokens_after for entry in group))
         words = f"{sign} {status} in request {group[0].turn}: {group[0].reason} ({saved} tokens)"
         screen.print(Styled(words, style=f"bold {colour}"))
     for entry in group:

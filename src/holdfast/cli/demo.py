@@ -25,8 +25,8 @@ from holdfast.context.budget import budget
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.messages import Message, Text
-from holdfast.text import printable
-from holdfast.tokens import count_message, human_tokens
+from holdfast.text import printable, shorten_number
+from holdfast.tokens import count_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +160,8 @@ class _Run:
         whole = sum(count_message(message) for message in messages)
         screen.print(Styled("Context compacts. Memory holds fast.", style="bold"))
         screen.print(
-            f"A payments migration: {len(messages):,} messages, {human_tokens(whole)} tokens, in a window of"
-            f" {human_tokens(limit)} ({human_tokens(self.reserve)} of it kept for the reply).\n"
+            f"A payments migration: {len(messages):,} messages, {shorten_number(whole)} tokens, in a window of"
+            f" {shorten_number(limit)} ({shorten_number(self.reserve)} of it kept for the reply).\n"
         )
         top = budget(self.engine.settings, window=limit, reserve=self.reserve).prompt
         total = sum(1 for _ in find_requests(messages))

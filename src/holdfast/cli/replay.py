@@ -27,8 +27,7 @@ from holdfast.messages import Message
 from holdfast.providers import FORMATS, check
 from holdfast.report import ContextReport, Window, workspace_files
 from holdfast.settings import Settings
-from holdfast.text import plural, printable
-from holdfast.tokens import human_tokens
+from holdfast.text import plural, printable, shorten_number
 from holdfast.transcripts import Transcript
 
 _CUTS = {"trimmed", "compacted"}
@@ -74,14 +73,14 @@ class ReplayStats:
         """Describe the figures in three lines."""
         good, bad = "bold green", "bold red"
         text = Styled(
-            f"{plural(self.turns, 'request')} of {plural(self.files, 'transcript')} in {human_tokens(limit)} tokens: "
+            f"{plural(self.turns, 'request')} of {plural(self.files, 'transcript')} in {shorten_number(limit)} tokens: "
         )
         text.append(f"{self.invalid} invalid", style=bad if self.invalid else good).append(", ")
         text.append(f"{self.over_limit} over the limit", style=bad if self.over_limit else good)
         text.append(f", {self.too_small} refused, {plural(self.warnings, 'warning')}\n")
         text.append(
             f"{plural(self.cuts, 'cut')} ({self.block_cuts} of blocks alone), {plural(self.prunings, 'pruning')},"
-            f" {plural(self.recalls, 'recall')} of {human_tokens(self.recalled_tokens)} tokens; between cuts"
+            f" {plural(self.recalls, 'recall')} of {shorten_number(self.recalled_tokens)} tokens; between cuts"
             f" {self.prefix_kept:.1%} of each request stayed a prefix of the next\n"
         )
         slowest = sorted(self.ms_steps.items(), key=lambda step: -step[1])

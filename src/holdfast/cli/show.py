@@ -22,8 +22,8 @@ from holdfast.memory.sessions import make_title
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
 from holdfast.moments import minute
 from holdfast.store.base import Select
-from holdfast.text import plural, printable
-from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_message, count_part, counter, human_tokens
+from holdfast.text import plural, printable, shorten_number
+from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_message, count_part, counter
 
 _COLOURS: Final = {"system": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
 _HEAD, _TAIL = 700, 300
@@ -103,7 +103,7 @@ def print_message(screen: Console, message: Message, *, full: bool, label: str =
     when = minute(message.timestamp)
     line.append(f"  {when}  " if when else "  ", style="dim")
     mark = "  broken off" if message.is_broken else ""
-    screen.print(line.append(f"{human_tokens(count_message(message))} tokens{mark}", style="dim"))
+    screen.print(line.append(f"{shorten_number(count_message(message))} tokens{mark}", style="dim"))
     for part in message.parts:
         content = printable(part_text(part))
         if not full:
@@ -193,7 +193,7 @@ def print_tokens(*, file: Path, format_: str | None, name: str | None, as_json: 
     ]
     print_table(titles, rows, right=titles[2:5])
     screen = open_console()
-    screen.print(f"{total:,} tokens by the counter {printable(name, one_line=True)} ({human_tokens(total)})")
+    screen.print(f"{total:,} tokens by the counter {printable(name, one_line=True)} ({shorten_number(total)})")
     if reported.error is not None and reported.underestimated is not None:
         screen.print(
             f"The provider last reported {reported.last:,}. From one report to the next the count is off by"

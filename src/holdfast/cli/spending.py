@@ -14,8 +14,7 @@ from holdfast.memory.sessions import name_hosts
 from holdfast.moments import local
 from holdfast.providers.models import PRICES_DATE
 from holdfast.store.base import Scope, Store
-from holdfast.text import printable
-from holdfast.tokens import human_tokens
+from holdfast.text import printable, shorten_number
 
 UPDATE_SECONDS: Final = 60.0
 """How long the command adds up what is new; after an upgrade that is everything."""
@@ -102,14 +101,14 @@ def print_spending(spending: Spending) -> None:
 def _cells(totals: Totals) -> tuple[str, ...]:
     """Return the numbers of a line; a plus after the cost says that it lacks models without a price."""
     turns = totals.turns
-    windows = (f"{turns.turns:,}", human_tokens(turns.sent), human_tokens(max(0, turns.saved)))
+    windows = (f"{turns.turns:,}", shorten_number(turns.sent), shorten_number(max(0, turns.saved)))
     if not totals.replies:
         return ("-", "-", "-", "-", *windows)
     cost = dollars(totals.cost)
     if totals.unpriced:
         cost = f"{cost}+" if totals.cost else "unknown"
     share = f"{totals.cached_share or 0.0:.0%}"
-    return (cost, human_tokens(totals.prompt), share, human_tokens(totals.usage.output), *windows)
+    return (cost, shorten_number(totals.prompt), share, shorten_number(totals.usage.output), *windows)
 
 
 def _to_json(totals: Totals) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from holdfast.cli.opening import open_memory, owner_of, session_scope
 from holdfast.cli.output import emit_json, join_counts
 from holdfast.errors import InputError
 from holdfast.store.base import Select
-from holdfast.text import plural, printable
-from holdfast.tokens import human_tokens
+from holdfast.text import plural, printable, shorten_number
 
 Turn = Mapping[str, Any]
 _CUTS: Final = frozenset({"trimmed", "compacted"})
@@ -83,7 +82,7 @@ def _print(screen: Console, turns: Sequence[Turn]) -> None:
         full = turn["percentage"] / 100
         filled = max(0, min(_BAR_WIDTH, round(full * _BAR_WIDTH)))
         kept = "" if turn["prefix_kept"] is None else f"{turn['prefix_kept']:.0%}"
-        line = Styled(f"{turn['turn']:>5}  {human_tokens(turn['total_tokens']):>6}  {full:>4.0%}  ")
+        line = Styled(f"{turn['turn']:>5}  {shorten_number(turn['total_tokens']):>6}  {full:>4.0%}  ")
         line.append("█" * filled, style="red" if full > 0.9 else "cyan")
         line.append("░" * (_BAR_WIDTH - filled), style="dim")
         line.append(f"  {kept:>6}  ", style="default" if kept in {"", "100%"} else "yellow")
@@ -94,13 +93,13 @@ def _describe_changes(turn: Turn) -> Styled:
     sums, text = _sum_changes(turn), Styled()
     if sums["is_cut"]:
         text.append(
-            f"▼ {plural(sums['cut_messages'], 'message')}, {human_tokens(sums['cut_tokens'])} tokens  ", style="red"
+            f"▼ {plural(sums['cut_messages'], 'message')}, {shorten_number(sums['cut_tokens'])} tokens  ", style="red"
         )
     if sums["pruned_results"]:
         text.append(f"~ {plural(sums['pruned_results'], 'result')}  ", style="yellow")
     if sums["recalled_tokens"]:
         what = join_counts(fact=len(turn["recalled_facts"]), passage=len(turn["recalled"]))
-        text.append(f"◆ {what}, {human_tokens(sums['recalled_tokens'])} tokens  ", style="magenta")
+        text.append(f"◆ {what}, {shorten_number(sums['recalled_tokens'])} tokens  ", style="magenta")
     for warning in turn["warnings"]:
         text.append(f"! {printable(warning)}  ", style="bold yellow")
     return text

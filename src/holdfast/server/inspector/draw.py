@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from holdfast.context.edits import Item, Relevance
 from holdfast.report import NAMES, categorise
-from holdfast.text import percent
+from holdfast.text import percent, shorten_number
 from holdfast.timeline import PastTurn, WindowSource
 
 PARTS: Final = NAMES[:-2]
@@ -127,14 +127,6 @@ def describe_turn(turn: PastTurn, kinds: Collection[str]) -> str:
     words = f"Turn {turn.number}: {used:,} of {window:,} tokens ({percent(used, window)})"
     named = [name for kind, name in KIND_NAMES.items() if kind in kinds]
     return f"{words}; {', '.join(named)}" if named else words
-
-
-def shorten_number(number: float) -> str:
-    """Shorten a number of an axis: 32k."""
-    for unit, size in (("M", 1_000_000), ("k", 1_000)):
-        if number >= size:
-            return f"{number / size:g}{unit}"
-    return f"{number:g}"
 
 
 def _used(source: WindowSource) -> int:
@@ -284,7 +276,7 @@ def confidence_scale(confidence: float, low: float, high: float) -> Markup:
     value = min(confidence, high)
     weak = percent(low, high)
     label = f"confidence {percent(value, high)} of a sure match; weak up to {weak}"
-    return _scale(value, high, [(low, f"weak {weak}"), (high, "sure 100\u00a0%")], label=label)
+    return _scale(value, high, [(low, f"weak {weak}"), (high, "sure 100%")], label=label)
 
 
 def relevance_scale(relevance: Relevance, score: float | None) -> Markup:

@@ -19,8 +19,9 @@ from holdfast.figures import Totals, TurnCost, dollars
 from holdfast.memory.sessions import make_title, name_hosts, read_title
 from holdfast.moments import local
 from holdfast.providers.models import PRICES_DATE, find_price
-from holdfast.server.inspector import data, draw
+from holdfast.server.inspector import data
 from holdfast.store.base import Scope
+from holdfast.text import percent, shorten_number
 
 PERIODS: Final = (7, 30, 90, 365)
 """Days that the page can show."""
@@ -36,17 +37,9 @@ CHART: Final = (720, 120)
 Format = Callable[[float], str]
 
 
-def short(number: float) -> str:
-    """Shorten a number: 12.3k, also a negative one."""
-    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if abs(number) >= size:
-            return f"{number / size:.1f}{unit}"
-    return f"{number:,.0f}"
-
-
 def share(part: float | None) -> str:
-    """Format a share: 45 %."""
-    return "unknown" if part is None else f"{part:.0%}".replace("%", " %")
+    """Format a share: 45%."""
+    return "unknown" if part is None else percent(part, 1)
 
 
 def spent_time(milliseconds: float | None) -> str:
@@ -214,7 +207,7 @@ def draw_charts(bars: Sequence[Bar]) -> list[Chart]:
                 series("sent", "sent in windows", lambda each: each.turns.sent),
                 series("saved", "saved against sending everything", lambda each: max(0, each.turns.saved)),
             ],
-            short,
+            shorten_number,
         ),
         _draw(
             "Tokens that models reported",
@@ -224,9 +217,14 @@ def draw_charts(bars: Sequence[Bar]) -> list[Chart]:
                 series("cached", "read from a cache", lambda each: each.usage.cache_read),
                 series("written", "written", lambda each: each.usage.output),
             ],
-            short,
+            shorten_number,
         ),
-        _draw("Cuts", bars, [series("cut", "requests that removed messages", lambda each: each.turns.cuts)], short),
+        _draw(
+            "Cuts",
+            bars,
+            [series("cut", "requests that removed messages", lambda each: each.turns.cuts)],
+            shorten_number,
+        ),
         _draw(
             "Recalls",
             bars,
@@ -234,7 +232,7 @@ def draw_charts(bars: Sequence[Bar]) -> list[Chart]:
                 series("recall", "without a later tool call", lambda each: each.turns.recalls - each.turns.followed),
                 series("followed", "with a later tool call", lambda each: each.turns.followed),
             ],
-            short,
+            shorten_number,
             note="A later tool call: the model then called a tool of memory for the same question.",
         ),
         _draw(
@@ -244,7 +242,7 @@ def draw_charts(bars: Sequence[Bar]) -> list[Chart]:
                 series("failed", "memory failed in part", lambda each: each.turns.failures),
                 series("refused", "no reply, or refused by the provider", lambda each: each.turns.refusals),
             ],
-            short,
+            shorten_number,
         ),
     ]
 
@@ -267,7 +265,7 @@ def _draw(
     series: Sequence[Series],
     form: Format,
     *,
-    total: Format = short,
+    total: Format = shorten_number,
     note: str = "",
 ) -> Chart:
     """Draw stacked columns. The labels of the axes are text next to the drawing, which is stretched."""
@@ -315,10 +313,10 @@ def _draw(
 
 
 def _label_axis(number: float, form: Format) -> str:
-    """Write a number of an axis: 4M, not 4.0M."""
+    """Write a number of an axis."""
     if form is dollars:
         return dollars(number)
-    return draw.shorten_number(number)
+    return shorten_number(number)
 
 
 def _round_up(number: float) -> float:

@@ -60,7 +60,7 @@ from holdfast.server.inspector import (
 )
 from holdfast.session import Session
 from holdfast.store.base import MessageRow, Scope, Select
-from holdfast.text import percent, plural
+from holdfast.text import percent, plural, shorten_number
 from holdfast.timeline import CUT_KINDS, PastTurn
 from holdfast.tokens import count_message
 
@@ -114,14 +114,6 @@ def link(path: str, scope: Scope, **more: object) -> str:
     return f"{path}?{urlencode(parts | others)}"
 
 
-def human(number: float) -> str:
-    """Shorten a number: 12.3k."""
-    for unit, size in (("M", 1_000_000), ("k", 1_000)):
-        if number >= size:
-            return f"{number / size:.1f}{unit}"
-    return f"{number:,.0f}"
-
-
 def score_parts(parts: Parts) -> list[tuple[str, float]]:
     """Return the parts of a score that are not zero, with their names."""
     return [(name, value) for name, value in asdict(parts).items() if value > 0]
@@ -154,7 +146,6 @@ def make_pages() -> Environment:
     pages.filters |= {
         "time": format_time,
         "age": facts.describe_age,
-        "human": human,
         "plural": plural,
         "percent": percent,
         "breakable": markup.breakable,
@@ -163,7 +154,7 @@ def make_pages() -> Environment:
         "markdown": markup.markdown,
         "mark_code": markup.mark_code,
         "plain": markup.plain,
-        "short": trends.short,
+        "short": shorten_number,
         "dollars": dollars,
         "share": trends.share,
         "spent": trends.spent_time,
