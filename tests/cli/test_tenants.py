@@ -50,6 +50,13 @@ def test_sessions_name_their_tenant(call: Call) -> None:
     assert "tenant" not in call("sessions").stdout
 
 
+def test_a_tenant_without_rows_is_named(call: Call) -> None:
+    """With those that have some: adapters may have chosen one."""
+    for command in ("search", "recall"):
+        done = call(command, "staging port", "--tenant", "没有")
+        assert "the tenant 没有 has nothing in this memory; --tenant names another: acme, local" in done.stderr
+
+
 def test_a_tenant_is_read(call: Call, tmp_path: Path) -> None:
     """Every command that reads finds rows of the named tenant only, and says whose they are."""
     acme = ("--tenant", "acme")

@@ -81,7 +81,7 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
         hits = memory.search(query, scope=scope, across=across, limit=limit)
         rows = memory.get([hit.message for hit in hits], scope=scope, across=across)
         titles = {one: make_title(memory.store, one) for one in {row.scope for row in rows}}
-        is_empty = not hits and not memory.store.scopes()
+        why = "" if hits else _explain_nothing(memory, tenant=scope.tenant)
         _print_missing(memory)
     owner = {row.id: owner_of(row.scope) | {"title": titles[row.scope]} for row in rows}
     hidden = {row.id for row in rows if row.excluded}
@@ -89,7 +89,7 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
         emit_json([asdict(hit) | owner[hit.message] | {"excluded": hit.message in hidden} for hit in hits])
         return
     if not hits:
-        echo(f"Nothing found: {EMPTY}" if is_empty else "Nothing found.", err=True)
+        echo(f"Nothing found: {why}" if why else "Nothing found.", err=True)
         return
     query_terms = set(terms(query))
     best = max(hit.score for hit in hits)
@@ -101,6 +101,16 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
             parts = "  ".join(f"{name} {percent(value, 1)}" for name, value in asdict(hit.parts).items())
             echo_styled(click.style(parts, dim=True))
         echo()
+
+
+def _explain_nothing(memory: Memory, *, tenant: str) -> str:
+    """Return why nothing can be found, whatever the question is; empty if there is no such reason."""
+    tenants = sorted({scope.tenant for scope in memory.store.scopes()})
+    if not tenants:
+        return EMPTY
+    if tenant not in tenants:
+        return f"the tenant {tenant} has nothing in this memory; --tenant names another: {', '.join(tenants)}"
+    return ""
 
 
 def _heading(hit: Hit, owner: Mapping[str, str], note: str, *, best: float) -> str:
@@ -153,14 +163,14 @@ def recall(
         _print_missing(memory)
         rows = memory.get([hit.message for hit in result.hits], scope=scope, across=across)
         titles = {one: make_title(memory.store, one) for one in {row.scope for row in rows}}
-        is_empty = not result.block and not memory.store.scopes()
+        why = "" if result.block else _explain_nothing(memory, tenant=scope.tenant)
     if as_json:
         owner = {row.id: owner_of(row.scope) | {"title": titles[row.scope]} for row in rows}
         hits = [asdict(hit) | owner[hit.message] for hit in result.hits]
         facts = [asdict(hit) | owner_of(hit.fact.scope) for hit in result.facts]
         emit_json(asdict(result) | {"hits": hits, "facts": facts})
-    elif is_empty:
-        echo(f"Nothing recalled: {EMPTY}", err=True)
+    elif why:
+        echo(f"Nothing recalled: {why}", err=True)
     elif not result.block:
         echo(f"Nothing recalled: {result.reason}.", err=True)
     elif block:
