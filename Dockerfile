@@ -5,7 +5,7 @@ FROM python:3.13-slim AS build
 RUN apt-get update && apt-get install --yes --no-install-recommends g++
 COPY LICENSE README.md pyproject.toml /src/
 COPY src /src/src
-RUN python -m venv /opt/holdfast && /opt/holdfast/bin/pip install --no-cache-dir '/src[local,otel,postgres,server]'
+RUN python -m venv /opt/holdfast && /opt/holdfast/bin/pip install --no-cache-dir '/src[anthropic,encrypted,local,openai,otel,postgres,server]'
 
 FROM python:3.13-slim
 LABEL org.opencontainers.image.title="Holdfast" org.opencontainers.image.licenses="MIT"
