@@ -15,9 +15,7 @@ from holdfast.errors import ModelBusyError
 from holdfast.testing.provider import Cut, Events, ScriptedProvider, ScriptedReply, Step, overflow
 from support.adapter_conversations import LIMIT, SUMMARY, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
 
-TOOLS: list[ToolParam] = [
-    {"name": "lookup", "description": "Look a shelf up.", "input_schema": TOOL["parameters"]}  # type: ignore[typeddict-item]
-]
+TOOLS: list[ToolParam] = [{"name": "lookup", "description": "Look a shelf up.", "input_schema": TOOL["parameters"]}]
 
 
 def client(server: ScriptedProvider, engine: Engine, **options: Any) -> Anthropic:

@@ -177,7 +177,7 @@ class TestResponses:
         events = list(stream)
         reply = events[-1].to_dict()["response"]
         assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == "Looking."
-        output: list[Any] = reply["output"]  # type: ignore[index]
+        output: list[Any] = reply["output"]
         assert [item["type"] for item in output] == ["reasoning", "message", "function_call", "function_call"]
         assert output[0]["encrypted_content"] == "sealed-2"
         items += output

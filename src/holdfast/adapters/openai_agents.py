@@ -224,7 +224,7 @@ async def _write(model: Model, messages: list[dict[str, Any]]) -> str:
     system = "\n".join(message["content"] for message in messages if message["role"] == "system")
     reply = await model.get_response(
         system_instructions=system or None,
-        input=cast("list[TResponseInputItem]", [message for message in messages if message["role"] != "system"]),
+        input=[message for message in messages if message["role"] != "system"],
         model_settings=ModelSettings(),
         tools=[],
         output_schema=None,
