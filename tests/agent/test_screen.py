@@ -199,9 +199,9 @@ def test_the_status_line_shows_what_fits(tmp_path: Path) -> None:
     agent = AgentFixture(tmp_path).agent(["Hi."])
     agent.say("Hello.")
     whole = status_line(agent, width=100)
-    assert re.match(r"ctx [\d.]+ % · ⟳ 0 · recalled 0", whole)
+    assert re.match(r"ctx [\d.]+% · ⟳ 0 · recalled 0", whole)
     assert whole.endswith("scripted/test")
-    assert status_line(agent, width=17) == whole[:15]
+    assert status_line(agent, width=16) == whole[:14]
 
 
 class TestPrompt:
