@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +12,15 @@ import pytest
 from holdfast.figures import Totals, dollars
 from holdfast.memory.sessions import record_host
 from holdfast.messages import Message, Text, Usage
-from holdfast.server.inspector.trends import draw_charts, make_bars, share, spent_time
+from holdfast.server.inspector.trends import (
+    describe_cost,
+    draw_charts,
+    label_dates,
+    make_bars,
+    round_up,
+    share,
+    spent_time,
+)
 from holdfast.store.base import TurnSum
 from inspector.conftest import Running, find_violations, open_page
 from support import patient
@@ -132,7 +140,7 @@ def test_no_days_make_empty_charts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cost", "top", "half"), [(1.8, "$2.00", "$1.00"), (17.0, "$20.00", "$10.00"), (0.0123, "$0.0200", "$0.0100")]
+    ("cost", "top", "half"), [(1.8, "$2.00", "$1.00"), (17.0, "$20.00", "$10.00"), (0.0123, "$0.0160", "$0.0080")]
 )
 def test_the_axis_of_costs_has_the_right_dollars(cost: float, top: str, half: str) -> None:
     """Tokens are shortened, dollars are not."""
@@ -141,6 +149,49 @@ def test_the_axis_of_costs_has_the_right_dollars(cost: float, top: str, half: st
     charts = {chart.title: chart for chart in draw_charts(bars)}
     assert (charts["Cost"].top, charts["Cost"].half) == (top, half)
     assert (charts["Tokens sent and saved"].top, charts["Tokens sent and saved"].half) == ("4M", "2M")
+
+
+@pytest.mark.parametrize(
+    ("number", "top"), [(1, 1), (3, 4), (7, 8), (11, 12), (59, 60), (134, 160), (1_080_000, 1_200_000), (0, 0)]
+)
+def test_the_top_of_an_axis_is_a_round_number_near_the_highest_bar(number: float, top: float) -> None:
+    """And half of it is a whole number, if it is a count of more than one."""
+    assert round_up(number, is_count=True) == pytest.approx(top)
+    assert round_up(1.02, is_count=False) == pytest.approx(1.2)
+
+
+def test_dates_below_a_chart_are_of_all_its_columns_or_of_some_at_equal_distances() -> None:
+    """Weeks are named by their month."""
+    days = [(date(2026, 1, 1) + timedelta(days=number), Totals()) for number in range(365)]
+    assert label_dates(make_bars(days[:7])) == ["Jan 1", "Jan 2", "Jan 3", "Jan 4", "Jan 5", "Jan 6", "Jan 7"]
+    assert label_dates(make_bars(days[:30])) == ["Jan 1", "Jan 7", "Jan 13", "Jan 18", "Jan 24", "Jan 30"]
+    assert label_dates(make_bars(days)) == ["Jan 2026", "Mar 2026", "Jun 2026", "Sep 2026", "Dec 2026"]
+
+
+def test_a_cost_is_written_in_one_way() -> None:
+    """In tables and below charts: of a day without use, without reports, and with models that have no price."""
+    sent = TurnSum(turns=1, sent=300)
+    assert describe_cost(Totals()) == "$0"
+    assert describe_cost(Totals(turns=sent)) == "not reported"
+    assert describe_cost(Totals(replies=2, cost=2.66)) == "$2.66"
+    assert describe_cost(Totals(replies=2, cost=2.66, unpriced=("mine",))) == "$2.66+"
+    assert describe_cost(Totals(replies=2, unpriced=("mine",))) == "unknown"
+
+
+def test_charts_and_tables_name_the_day_or_the_week_that_they_add_up(costly: Running) -> None:
+    """Otherwise the bars of a year look like days."""
+    assert '<h2>Cost <span class="meta">by day</span></h2>' in get(costly, "trends?days=90")
+    text = get(costly, "trends?days=365")
+    assert '<h2>Cost <span class="meta">by week</span></h2>' in text
+    assert "Numbers by week" in text
+
+
+def test_a_chart_without_any_number_says_none(costly: Running) -> None:
+    """An empty box reads as a fault."""
+    charts = {chart.title: chart for chart in draw_charts(make_bars([(date(2026, 11, 17), Totals())]))}
+    assert charts["Errors"].drawing is None
+    cuts = get(costly, "trends?days=7").split("<h2>Cost")[1].split("<h2>Models")[0]
+    assert "dollars" not in cuts
 
 
 def test_figures_are_short() -> None:
@@ -160,6 +211,23 @@ def test_a_person_finds_out_what_this_week_cost(page: Page, costly: Running) -> 
     page.click("table >> text=How high is the tide?")
     page.wait_for_selector(".totals")
     assert COST in page.inner_text(".totals")
+
+
+def test_a_click_and_the_arrow_keys_show_the_numbers_of_a_day(page: Page, costly: Running) -> None:
+    """In a line below the chart, for a finger too."""
+    page.goto(costly.key_url + "trends?days=7")
+    chart = page.locator(".trend", has_text="Cost").first
+    chart.locator(".bars[role=slider]").wait_for()
+    assert COST in chart.locator(".readout").inner_text()
+    today = chart.locator(".readout").inner_text()[:10]
+    columns = chart.locator(".bars g")
+    columns.nth(0).click()
+    first = chart.locator(".readout").inner_text()
+    assert first.endswith(": $0")
+    chart.locator(".bars").focus()
+    page.keyboard.press("End")
+    assert chart.locator(".readout").inner_text().startswith(today)
+    assert chart.locator(".bars").get_attribute("aria-valuetext") == chart.locator(".readout").inner_text()
 
 
 def test_the_page_is_accessible(page: Page, costly: Running) -> None:

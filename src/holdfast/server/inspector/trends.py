@@ -33,8 +33,21 @@ MAX_SESSIONS: Final = 12
 UPDATE_SECONDS: Final = 0.05
 """How long a page adds up what is new before it is shown; a thread does the rest."""
 CHART: Final = (720, 120)
+MAX_DATES: Final = 6
+"""Dates below a chart of days; each day of a week has one."""
+MAX_MONTHS: Final = 5
+"""Months below a chart of weeks, which are longer to write."""
 
 Format = Callable[[float], str]
+
+
+def describe_cost(totals: Totals) -> str:
+    """Format a cost for tables and charts: $2.66; $2.66+ if models without a price are not in it."""
+    if totals.replies and totals.unpriced:
+        return f"{dollars(totals.cost)}+" if totals.cost else "unknown"
+    if not totals.replies and totals.turns.turns:
+        return "not reported"
+    return dollars(totals.cost)
 
 
 def share(part: float | None) -> str:
@@ -53,31 +66,52 @@ def spent_time(milliseconds: float | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A column of a chart: its label, the totals of its days."""
+    """A column of a chart: its first and last day, and the totals of its days."""
 
-    label: str
+    first: date
+    last: date
     totals: Totals
+
+    @property
+    def label(self) -> str:
+        """Its day, or its first and last day."""
+        if self.first == self.last:
+            return f"{self.first:%Y-%m-%d}"
+        return f"{self.first:%Y-%m-%d} to {self.last:%Y-%m-%d}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Numbers that are drawn in one colour: the style class, the name, and a number for each column."""
+    """Numbers that are drawn in one colour: the style class, the name, a number and its words for each column."""
 
     kind: str
     name: str
     values: Sequence[float]
+    words: Sequence[str]
+    total: str
+
+    def describe(self, place: int) -> str:
+        """Describe the number of a column: 59 requests that removed messages."""
+        return f"{self.words[place]} {self.name}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A chart with its title, its drawing, the labels of its axes, and the sums of its series."""
+    """A chart with its title, its drawing, the labels of its axes, and its series.
+
+    `shown` are the numbers of the last column that has any, which the page names until another one is chosen. If no
+    column has any, there is no drawing.
+    """
 
     title: str
-    drawing: Markup
+    drawing: Markup | None
     top: str
     half: str
+    zero: str
     labels: Sequence[str]
-    series: Sequence[tuple[Series, str]]
+    has_all_labels: bool
+    series: Sequence[Series]
+    shown: str = ""
     note: str = ""
 
 
@@ -158,6 +192,7 @@ class Figures:
         return {
             "days": days,
             "periods": PERIODS,
+            "unit": name_unit(days),
             "is_complete": is_complete,
             "rows": rows,
             "charts": draw_charts(bars),
@@ -190,16 +225,19 @@ def draw_charts(bars: Sequence[Bar]) -> list[Chart]:
     totals = [bar.totals for bar in bars]
 
     def series(kind: str, name: str, read: Callable[[Totals], float]) -> Series:
-        return Series(kind=kind, name=name, values=[read(each) for each in totals])
+        values = [read(each) for each in totals]
+        words = [shorten_number(value) for value in values]
+        return Series(kind=kind, name=name, values=values, words=words, total=shorten_number(sum(values)))
 
+    cost = Series(
+        kind="cost",
+        name="",
+        values=[each.cost for each in totals],
+        words=[describe_cost(each) for each in totals],
+        total=describe_cost(figures.add_all(totals)),
+    )
     return [
-        _draw(
-            "Cost",
-            bars,
-            [series("cost", "dollars, for models whose price is known", lambda each: each.cost)],
-            dollars,
-            total=dollars,
-        ),
+        _draw("Cost", bars, [cost], dollars),
         _draw(
             "Tokens sent and saved",
             bars,
@@ -247,43 +285,40 @@ def draw_charts(bars: Sequence[Bar]) -> list[Chart]:
     ]
 
 
+def name_unit(days: int) -> str:
+    """Return what a column of a chart of this many days stands for."""
+    return "day" if days <= MAX_BARS else "week"
+
+
 def make_bars(days: Sequence[tuple[date, Totals]]) -> list[Bar]:
     """Return a column for each day, or for each week if there are many days."""
-    size = 1 if len(days) <= MAX_BARS else 7
+    size = 1 if name_unit(len(days)) == "day" else 7
     bars: list[Bar] = []
     for end in range(len(days), 0, -size):
         some = days[max(0, end - size) : end]
-        label = f"{some[0][0]:%Y-%m-%d}" if size == 1 else f"{some[0][0]:%Y-%m-%d} to {some[-1][0]:%Y-%m-%d}"
-        bars.append(Bar(label=label, totals=figures.add_all(totals for _, totals in some)))
+        totals = figures.add_all(totals for _, totals in some)
+        bars.append(Bar(first=some[0][0], last=some[-1][0], totals=totals))
     bars.reverse()
     return bars
 
 
-def _draw(
-    title: str,
-    bars: Sequence[Bar],
-    series: Sequence[Series],
-    form: Format,
-    *,
-    total: Format = shorten_number,
-    note: str = "",
-) -> Chart:
+def _draw(title: str, bars: Sequence[Bar], series: Sequence[Series], form: Format, *, note: str = "") -> Chart:
     """Draw stacked columns. The labels of the axes are text next to the drawing, which is stretched."""
     width, height = CHART
     sums = [sum(values) for values in zip(*(each.values for each in series), strict=True)]
-    top = _round_up(max(sums, default=0))
+    top = round_up(max(sums, default=0), is_count=form is not dollars)
     step = width / max(1, len(bars))
+    lines = [f"{bar.label}: {', '.join(each.describe(place) for each in series)}" for place, bar in enumerate(bars)]
+    used = [place for place, value in enumerate(sums) if value > 0]
     shapes = [
         f'<line class="grid" x1="0" x2="{width}" y1="{height / 2:.1f}" y2="{height / 2:.1f}"/>',
         f'<line class="grid" x1="0" x2="{width}" y1="{height}" y2="{height}"/>',
     ]
-    for place, bar in enumerate(bars):
+    for place in range(len(bars)):
         y = float(height)
         body = f'<rect class="hover" x="{place * step:.2f}" y="0" width="{step:.2f}" height="{height}"/>'
-        lines = [bar.label]
         for each in series:
             value = each.values[place]
-            lines.append(f"{form(value)} {each.name}")
             tall = value / top * height if top else 0.0
             if value > 0:
                 tall = max(tall, 1.0)
@@ -292,40 +327,52 @@ def _draw(
                 f'<rect class="bar-{each.kind}" x="{place * step + step * 0.12:.2f}" y="{y:.2f}"'
                 f' width="{step * 0.76:.2f}" height="{tall:.2f}"/>'
             )
-        shapes.append(f"<g><title>{escape(chr(10).join(lines))}</title>{body}</g>")
-    words = ", ".join(f"{total(sum(each.values))} {each.name}" for each in series)
+        at = ' class="at"' if used and place == used[-1] else ""
+        shapes.append(f"<g{at}><title>{escape(lines[place])}</title>{body}</g>")
+    words = ", ".join(f"{each.total} {each.name}".strip() for each in series)
     drawing = Markup(  # noqa: S704 - escaped above
         f'<svg class="bars" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img"'
         f' aria-label="{escape(title)}: {escape(words)}">{"".join(shapes)}</svg>'
     )
-    labels: list[str] = []
-    if bars:
-        labels = list(dict.fromkeys([bars[0].label[:10], bars[len(bars) // 2].label[:10], bars[-1].label[-10:]]))
+    labels = label_dates(bars)
     return Chart(
         title=title,
-        drawing=drawing,
-        top=_label_axis(top, form) if top else "",
-        half=_label_axis(top / 2, form) if top > 1 or form is dollars else "",
+        drawing=drawing if used else None,
+        top=form(top) if top else "",
+        half=form(top / 2) if top > 1 or form is dollars else "",
+        zero=form(0),
         labels=labels,
-        series=[(each, total(sum(each.values))) for each in series],
+        has_all_labels=len(labels) == len(bars),
+        series=series,
+        shown=lines[used[-1]] if used else "",
         note=note,
     )
 
 
-def _label_axis(number: float, form: Format) -> str:
-    """Write a number of an axis."""
-    if form is dollars:
-        return dollars(number)
-    return shorten_number(number)
+def label_dates(bars: Sequence[Bar]) -> list[str]:
+    """Return the dates below a chart: of each day of a week, else of a few columns at equal distances."""
+    if not bars:
+        return []
+    is_by_day = bars[-1].first == bars[-1].last
+    last = len(bars) - 1
+    count = MAX_DATES if is_by_day else MAX_MONTHS
+    places = list(range(len(bars)))
+    if last > count:
+        places = [round(number * last / (count - 1)) for number in range(count)]
+    if is_by_day:
+        return [f"{bars[place].first:%b} {bars[place].first.day}" for place in places]
+    return [f"{bars[place].first:%b %Y}" for place in places]
 
 
-def _round_up(number: float) -> float:
-    """Return the next number of one digit that is 1, 2, 4 or 6 times a power of ten: half of it is short to write."""
+def round_up(number: float, *, is_count: bool) -> float:
+    """Return a round number for the top of an axis, near above a number; half of it is short to write."""
     if number <= 0:
         return 0.0
-    power = 1e-6
+    power = 1.0 if is_count else 1e-6
     while True:
-        for digit in (1, 2, 4, 6):
+        # Half of a small count is to be a whole number.
+        is_small = is_count and power == 1.0
+        for digit in (1, 2, 4, 6, 8) if is_small else (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8):
             if digit * power >= number:
                 return digit * power
         power *= 10
