@@ -105,7 +105,7 @@ class TestPages:
         text = client.get("/session?session=harbour").text
         assert '<span class="state in-window">in window</span>' in text
         older = client.get("/session/messages?session=harbour&before=30").text
-        assert ">trimmed: why?</a>" in older
+        assert ">cut: why?</a>" in older
 
     def test_a_turn(self, client: httpx.Client) -> None:
         """Its window, what is new in it, the report, and what was recalled and why."""

@@ -29,6 +29,8 @@ Page = Any
 LEAST = "least to do with the question"
 ROW = re.compile(r'<article class="message row[^"]*" id="m(\d+)"')
 
+STATE = re.compile(r'id="m(\d+)"(?:(?!<article).)*?class="state [^>]*>([^<]+)<', re.DOTALL)
+
 
 @pytest.fixture(scope="module")
 def client(running: Running) -> Iterator[httpx.Client]:
@@ -64,6 +66,11 @@ def read_rows(client: httpx.Client, turn: int, *, session: str = "harbour") -> l
     return numbers
 
 
+def find_states(text: str) -> dict[int, str]:
+    """Return the words of the states in a conversation, by message."""
+    return {int(number): words for number, words in STATE.findall(text)}
+
+
 class TestWindowOfATurn:
     def test_every_turn_shows_its_own_messages_in_order(self, client: httpx.Client, running: Running) -> None:
         """Also turns in which messages left, or a block was added."""
@@ -75,10 +82,10 @@ class TestWindowOfATurn:
         """With a way to its reason; later turns show a gap there."""
         turn = find_cut_turn(running.engine.session("harbour"))
         text = client.get(f"/session?session=harbour&turn={turn}").text
-        assert "left here in this turn" in text
-        assert '<span class="state trimmed">trimmed</span>' in text
+        assert "cut here in this turn" in text
+        assert '<span class="state trimmed">cut</span>' in text
         later = client.get(f"/session?session=harbour&turn={turn + 1}").text
-        assert "left between them earlier" in later or f"left here in turn {turn}" in later
+        assert "cut between them earlier" in later or f"here in turn {turn}" in later
 
     def test_the_block_is_shown_at_its_message(self, client: httpx.Client) -> None:
         """As monospace text, open if it is new."""
@@ -124,6 +131,24 @@ class TestWindowOfATurn:
         message = text[text.index(f'id="m{number}"') :]
         header = message[: message.index("</header>")]
         assert re.search(r'href="session\?session=harbour&turn=14"[^>]*>turn 14</a>', header)
+
+    def test_the_conversation_shows_the_states_of_the_selected_turn(
+        self, client: httpx.Client, running: Running
+    ) -> None:
+        """A message that is cut later is in the window, and one that is sent later is marked."""
+        session = running.engine.session("harbour")
+        turn = find_cut_turn(session)
+        number = next(edit.ids[-1] for edit in session.edits() if edit.kind == "trimmed")
+        states: list[str] = []
+        for shown in (turn - 1, turn):
+            text = client.get(f"/session/messages?session=harbour&before={number + 1}&turn={shown}").text
+            states.append(find_states(text)[number])
+        assert states[0] in {"in window", "shortened: why?"}
+        assert states[1] == "cut: why?"
+        text = client.get(f"/session?session=harbour&turn={turn - 1}&tab=conversation").text
+        assert f"In turn {turn - 1}:" in text
+        assert {"in window", f"after turn {turn - 1}"} <= set(find_states(text).values())
+        assert "In turn 15, the last:" in client.get("/session?session=harbour").text
 
     def test_only_the_turn_of_the_last_cut_offers_to_undo_it(self, tmp_path: Path) -> None:
         """And no longer once it is undone: then the cut before it is the last one."""
@@ -353,6 +378,8 @@ class TestInABrowser:
         page.mouse.click(x, box["y"] + 100)
         page.wait_for_selector("#turn-view h2:has-text('Turn 3')")
         assert "turn=3" in page.url
+        page.wait_for_selector(".turn.at[data-turn='3']", state="attached")
+        assert page.locator(".turn.at").count() == 1
 
     def test_unchanged_messages_unfold(self, page: Page, running: Running) -> None:
         """They are loaded when a person opens them."""

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from holdfast.context.edits import Item, Relevance
 from holdfast.report import NAMES, categorise
+from holdfast.server.inspector.past import KIND_NAMES
 from holdfast.text import percent, shorten_number
 from holdfast.timeline import PastTurn, WindowSource
 
@@ -30,13 +31,6 @@ MIN_LABELLED: Final = 9
 """Turns from which on there are numbers between the first and the last."""
 SCALE_TURN: Final = 60
 """The share of a scale from which on labels are on the left of their mark."""
-KIND_NAMES: Final = {
-    "pruned": "results shortened",
-    "trimmed": "messages cut",
-    "compacted": "compacted",
-    "recalled": "recalled",
-    "overview": "overview added",
-}
 
 
 def class_of(part: str) -> str:

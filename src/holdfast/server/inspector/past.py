@@ -38,6 +38,15 @@ Twice `WHOLE_TURNS`, so that a turn with its whole history is among them, with a
 LAST_MESSAGES: Final = 40
 """Messages among which the question of a turn is looked for, if its report does not name it."""
 
+KIND_NAMES: Final = {
+    "pruned": "shortened",
+    "trimmed": "cut",
+    "compacted": "compacted",
+    "recalled": "recalled",
+    "overview": "overview added",
+}
+"""The words of the pages for kinds of changes; other kinds are words already."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # no slots: what was asked for once is kept
 class Past:
@@ -284,15 +293,14 @@ def read_question(store: Store, past: Past, turn: PastTurn, report: ContextRepor
     return tuple(texts[-1:])
 
 
-def find_states(past: Past, window: Window | None, numbers: Collection[int]) -> dict[int, tuple[str, str]]:
-    """Return what has become of messages until the last window, and why. Those after it have no state yet."""
-    if window is None:
-        return {}
+def find_states(past: Past, turn: PastTurn, window: Window, numbers: Collection[int]) -> dict[int, tuple[str, str]]:
+    """Return what had become of messages in a turn, and why. Those that were sent later have no state in it."""
     wanted = set(numbers)
+    stop = turn.source.edits[1]
     states: dict[int, tuple[str, str]] = {}
     for past_edit in past.edits:
         edit = past_edit.edit
-        if edit is None or wanted.isdisjoint(edit.ids):
+        if edit is None or past_edit.number >= stop or wanted.isdisjoint(edit.ids):
             continue
         if edit.kind in CUT_KINDS:
             states |= dict.fromkeys(wanted.intersection(edit.ids), (edit.kind, edit.reason))
@@ -303,5 +311,8 @@ def find_states(past: Past, window: Window | None, numbers: Collection[int]) -> 
         if number in shown:
             states[number] = (state, reason) if state == "pruned" else ("in window", "")
         else:
-            states[number] = ("recalled", f"left the window ({state or 'another session'}), quoted in the last block")
+            states[number] = (
+                "recalled",
+                f"left the window ({KIND_NAMES.get(state, 'another session')}), quoted in the block of this turn",
+            )
     return states

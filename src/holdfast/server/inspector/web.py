@@ -114,6 +114,11 @@ def link(path: str, scope: Scope, **more: object) -> str:
     return f"{path}?{urlencode(parts | others)}"
 
 
+def name_kind(kind: str) -> str:
+    """Return the word of the pages for a kind of change, or for the state of a message."""
+    return past.KIND_NAMES.get(kind, kind)
+
+
 def score_parts(parts: Parts) -> list[tuple[str, float]]:
     """Return the parts of a score that are not zero, with their names."""
     return [(name, value) for name, value in asdict(parts).items() if value > 0]
@@ -145,6 +150,7 @@ def make_pages() -> Environment:
     )
     pages.filters |= {
         "time": format_time,
+        "kind": name_kind,
         "age": facts.describe_age,
         "plural": plural,
         "percent": percent,
@@ -373,6 +379,7 @@ class Inspector:
             "problem": "",
             "messages": [],
         }
+        turn = None
         window = None
         if seen.turns:
             turn = seen.find_turn(int(params.get("turn") or seen.last)) or seen.turns[-1]
@@ -388,8 +395,11 @@ class Inspector:
             except InputError as error:
                 values["problem"] = str(error)
         if tab == "conversation":
+            if around is None and turn is not None and turn.number < seen.last:
+                around = max(seen.histories.read(turn.key), default=None)
+                values["around"] = around
             rows = data.read_messages(session, around=around)
-            values["messages"] = self._view_messages(session, seen, rows, window)
+            values["messages"] = self._view_messages(seen, rows, turn=turn, window=window)
         return values
 
     def _look_at_turn(
@@ -417,14 +427,6 @@ class Inspector:
             "format": form,
             "wire": _render_request(window, form) if params.get("tab") == "request" else "",
         }
-
-    def _make_last_window(self, session: Session, seen: past.Past, window: Window | None) -> Window | None:
-        """Return the last window that was sent; None if it is not stored."""
-        if window is not None and window.report.turn == seen.last:
-            return window
-        with suppress(InputError):
-            return past.make_window(session, seen, seen.turns[-1]) if seen.turns else None
-        return None
 
     def run(self, params: data.Params) -> str:
         """Show messages of a window that were folded."""
@@ -479,19 +481,25 @@ class Inspector:
         return self._render("_why.html" if params.get("part") else "why.html", **values)
 
     def messages(self, params: data.Params) -> str:
-        """Show the messages before a number."""
+        """Show the messages before a number, as they were in a turn."""
         session = self._open(params)
         seen = self._pasts.read(session.scope)
         rows = data.read_messages(session, before=int(params.get("before") or 0) or None)
-        found = self._view_messages(session, seen, rows, None)
-        return self._render("_messages.html", scope=session.scope, messages=found, around=None)
+        turn = seen.find_turn(int(params.get("turn") or seen.last))
+        window = None
+        if turn is not None:
+            with suppress(InputError):  # forgotten
+                window = past.make_window(session, seen, turn)
+        found = self._view_messages(seen, rows, turn=turn, window=window)
+        return self._render("_messages.html", scope=session.scope, messages=found, around=None, turn=turn)
 
     def _view_messages(
-        self, session: Session, seen: past.Past, rows: Sequence[MessageRow], window: Window | None
+        self, seen: past.Past, rows: Sequence[MessageRow], *, turn: PastTurn | None, window: Window | None
     ) -> list[data.MessageView]:
-        """Return messages of the conversation, with what has become of each; `window` is one that was made already."""
-        last = self._make_last_window(session, seen, window)
-        states = past.find_states(seen, last, [row.id for row in rows])
+        """Return messages of the conversation, with what had become of each in a turn with this window."""
+        states: dict[int, tuple[str, str]] = {}
+        if turn is not None and window is not None:
+            states = past.find_states(seen, turn, window, [row.id for row in rows])
         return [data.view_message(row, states=states, turns=seen.first_turns) for row in rows]
 
     # --- memory ------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from holdfast.context.edits import Item
 from holdfast.report import Window
 from holdfast.server.inspector.data import MessageView, view_part
-from holdfast.server.inspector.past import Past
+from holdfast.server.inspector.past import KIND_NAMES, Past
 from holdfast.timeline import PastEdit, PastTurn
 
 MIN_FOLDED: Final = 4
@@ -78,6 +78,7 @@ class Stretch:
         start, stop: The places of the messages in the window.
         count, tokens: How many they are, and their tokens.
         gone: How many messages left earlier between them.
+        verb: How messages left, in one word: "cut", "compacted", or "left" if in more than one way.
         is_folded: Whether the rows are loaded only when a person asks for them.
         rows: The messages, unless they are folded.
         left: The messages that left.
@@ -89,6 +90,7 @@ class Stretch:
     count: int = 0
     tokens: int = 0
     gone: int = 0
+    verb: str = "left"
     is_folded: bool = False
     rows: tuple[WindowRow, ...] = ()
     left: tuple[LeftRow, ...] = ()
@@ -165,16 +167,17 @@ class WindowView:
     def _make_stretch(self, kind: Literal["same", "new"], start: int, stop: int, *, is_open: bool) -> Stretch:
         count = stop - start
         is_folded = not is_open and (count > MAX_OPEN if kind == "new" else count >= MIN_FOLDED)
-        gone = 0
+        gaps: list[GapView] = []
         for place in range(start, stop):
-            gone += sum(gap.messages for gap in self.gaps.get(place, ()))
+            gaps += self.gaps.get(place, ())
         return Stretch(
             kind=kind,
             start=start,
             stop=stop,
             count=count,
             tokens=sum(item.total for item in self.items[start:stop]),
-            gone=gone,
+            gone=sum(gap.messages for gap in gaps),
+            verb=_find_verb(gap.kind for gap in gaps),
             is_folded=is_folded,
             rows=() if is_folded else self.rows(start, stop),
         )
@@ -191,7 +194,13 @@ class WindowView:
                     tokens=item.total,
                 )
             )
-        return Stretch(kind="left", count=len(items), tokens=sum(item.total for item in items), left=tuple(left))
+        return Stretch(
+            kind="left",
+            count=len(items),
+            tokens=sum(item.total for item in items),
+            verb=_find_verb(row.kind for row in left),
+            left=tuple(left),
+        )
 
     def _compare(self) -> list[tuple[Literal["same", "new"], list[Item], int, int]]:
         """Return stretches of the window: whether they are new, what left before them, and their places."""
@@ -212,6 +221,15 @@ class WindowView:
             left = [item for item in left if item.id not in here]
             found.append(("same" if kind == "equal" else "new", left, first + start, first + stop))
         return found
+
+
+def _find_verb(kinds: Iterable[str]) -> str:
+    """Return the word for how messages left; "left" if they did in more than one way."""
+    found = set(kinds)
+    if len(found) != 1:
+        return "left"
+    kind = found.pop()
+    return KIND_NAMES.get(kind, kind)
 
 
 def _mark(item: Item, before: Item | None) -> str:

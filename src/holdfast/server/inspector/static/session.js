@@ -47,13 +47,9 @@ function markTurn() {
     link.dataset.turn = value;
     link.href = addressOf(value);
   }
-  let at = null;
-  for (const column of $$(".chart .turn")) {
-    column.classList.remove("at");
-    if (at === null || Number(column.dataset.turn) <= turn) at = column;
-    else break;
-  }
-  at?.classList.add("at");
+  const columns = $$(".chart .turn");
+  const at = columns.findLast((column) => Number(column.dataset.turn) <= turn) ?? columns[0];
+  for (const column of columns) column.classList.toggle("at", column === at);
   if (at) $("#readout").textContent = at.dataset.label;
   document.title = `Turn ${turn} · ${document.title.replace(/^Turn \d+ · /, "")}`;
 }
