@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
+import numpy as np
 import pytest
 
 from holdfast import Engine
+from holdfast.embed import Choice, Purpose, Space
+from holdfast.embed.base import Floats
 from holdfast.messages import Message, Text, Usage
 from holdfast.settings import Embedding, Settings
 from inspector.conftest import Running, open_page, serve
@@ -158,3 +161,32 @@ def test_a_search_marks_and_counts_what_it_finds(running: Running, client: httpx
     assert f"1 of {total} messages matches" in text
     assert "<mark>泊位分配</mark>" in client.get("/search?q=泊位分配").text
     assert f"None of {total} messages matches" in client.get("/search?q=zeppelin").text
+
+
+class Alike:
+    """An embedder to which everything about water is alike."""
+
+    space = Space(name="alike", dimension=2, digest="0")
+
+    def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:  # noqa: ARG002 - one for both
+        rows = [[1.0, 0.0] if re.search("tide|flood|潮", text) else [0.0, 1.0] for text in texts]
+        return np.array(rows, np.float32)
+
+
+def test_a_search_separates_what_has_its_words_from_what_is_only_similar(running_alone: Running) -> None:
+    """Only the first counts as a match, each with its session; without any, the similar ones are unfolded."""
+    running_alone.engine._memory.choice = Choice(embedder=Alike(), reasons=())
+    session = running_alone.engine.session("water 水", project="/pier")
+    words = ("The tide is at six.", "A flood closed the quay.", "潮水六点到。", "The crane is yellow.")
+    session.append([{"role": "user", "content": text} for text in words])
+    running_alone.engine._memory.embed()
+    with httpx.Client(base_url=running_alone.key_url) as client:
+        by_words, _, similar = client.get("/search?q=tide").text.partition("<details")
+        assert "1 of 4 messages matches by words" in by_words
+        assert "Session <b>The tide is at six.</b>" in by_words
+        assert "flood" not in by_words
+        assert "2 passages without these words are similar in meaning" in similar
+        assert "A flood closed the quay." in similar
+        assert "潮水六点到。" in similar
+        assert "crane" not in by_words + similar
+        assert '<details class="fold" open>' in client.get("/search?q=floodgates").text

@@ -99,17 +99,34 @@ class Sessions:
         return newest
 
 
-def search(engine: Engine, query: str, tenants: Sequence[str], *, limit: int) -> list[tuple[Hit, Scope]]:
-    """Search all sessions of all projects and agents; return each passage with the session it is from."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The passages that a search finds, each with the session it is from: by its words, and by vectors alone."""
+
+    by_words: tuple[tuple[Hit, Scope], ...] = ()
+    similar: tuple[tuple[Hit, Scope], ...] = ()
+
+    @property
+    def scopes(self) -> list[Scope]:
+        """The sessions that they are from."""
+        return [scope for _, scope in (*self.by_words, *self.similar)]
+
+
+def search(engine: Engine, query: str, tenants: Sequence[str], *, limit: int, max_similar: int) -> Found:
+    """Search all sessions of all projects and agents; return the best passages, best first."""
     hits: list[tuple[Hit, Scope]] = []
     for tenant in tenants:
         scope = Scope(tenant=tenant)
-        found = engine._memory.search(query, scope=scope, across=EVERYTHING, limit=limit)
+        found = engine._memory.search(query, scope=scope, across=EVERYTHING, limit=limit + max_similar)
         ids = tuple(hit.message for hit in found)
         rows = engine._memory.store.read_messages(Select(scope=scope, across=EVERYTHING, ids=ids))
         owners = {row.id: row.scope for row in rows}
         hits += ((hit, owners[hit.message]) for hit in found if hit.message in owners)
-    return sorted(hits, key=lambda pair: -pair[0].score)[:limit]
+    hits.sort(key=lambda pair: -pair[0].score)
+    return Found(
+        by_words=tuple(pair for pair in hits if pair[0].parts.share > 0)[:limit],
+        similar=tuple(pair for pair in hits if pair[0].parts.share <= 0)[:max_similar],
+    )
 
 
 # --- one session -------------------------------------------------------------

@@ -38,7 +38,6 @@ from holdfast import __version__
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.figures import dollars
-from holdfast.memory.passage_search import Hit
 from holdfast.memory.query import find_recall_switch
 from holdfast.providers import FORMATS
 from holdfast.report import Window
@@ -79,7 +78,9 @@ HEADERS: Final = {
     "cache-control": "no-store",
 }
 MAX_HITS: Final = 20
-"""Passages that a search shows, the best ones."""
+"""Passages with words of a search that it shows, the best ones."""
+MAX_SIMILAR: Final = 10
+"""Passages without a word of a search that it shows, because they are similar."""
 MAX_CHOICES: Final = 200
 """Sessions that can be chosen for a question."""
 MESSAGE_ACTIONS: Final = frozenset({"undo trim", "forget message", "pin", "unpin", "exclude", "include"})
@@ -320,14 +321,15 @@ class Inspector:
         return self._render("_hits.html", params=params, **self._search(params))
 
     def _search(self, params: data.Params) -> dict[str, Any]:
-        hits: list[tuple[Hit, Scope]] = []
+        found = data.Found()
         if params.get("q", "").strip():
-            hits = data.search(self._engine, params["q"], self._sessions.tenants(), limit=MAX_HITS)
+            tenants = self._sessions.tenants()
+            found = data.search(self._engine, params["q"], tenants, limit=MAX_HITS, max_similar=MAX_SIMILAR)
         return {
-            "hits": hits,
+            "found": found,
             "max_hits": MAX_HITS,
             "searched": sum(self._sessions.listed().values()),
-            "titles": self._list.find_titles([scope for _, scope in hits]),
+            "titles": self._list.find_titles(found.scopes),
         }
 
     # --- one session -------------------------------------------------------------
