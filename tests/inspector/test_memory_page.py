@@ -102,8 +102,33 @@ def test_the_age_of_a_replaced_fact_is_that_of_its_words(tmp_path: Path) -> None
         now[0] += 47 * hour
         session.remember("The ledger listens on port 7002.", subject="ledger", slot="port")
         with serve(engine) as running, httpx.Client(base_url=running.key_url) as client:
-            text = re.sub(r"<[^>]+>", "", client.get("memory?state=over&rows=1").text)
-    assert "2 days, replaced 3 hours ago" in text
+            text = client.get("memory?state=over&rows=1").text
+    assert 'ago</time></span><span class="narrow">' in text
+    assert re.search(r"2 days</time><span class=.ended.>replaced <time[^>]*>3 hours ago</time>", text)
+
+
+def test_a_column_without_any_subject_is_left_out(running_alone: Running) -> None:
+    """It would take the room of the facts."""
+    session = running_alone.engine.session("harbour")
+    session.remember("Ann prefers short answers. 简短回答。")
+    with httpx.Client(base_url=running_alone.key_url) as client:
+        assert ">Subject<" not in client.get("memory?rows=1").text
+        session.remember("The ledger listens on port 7001.", subject="ledger", slot="port")
+        assert ">Subject</a>" in client.get("memory?rows=1").text
+
+
+def test_health_counts_facts_as_the_list_does(running_alone: Running) -> None:
+    """Those that no longer hold are counted apart; whoever undoes a new fact did not retire it."""
+    session = running_alone.engine.session("harbour")
+    session.remember("Ann prefers short answers.")
+    with httpx.Client(base_url=running_alone.key_url) as client:
+        assert re.search(r">1</span> fact that holds</div>", client.get("health").text)
+        added = act(client, "add", content="The ledger listens on port 7001.")
+        act(client, "undo", undo=added.headers["x-undo"])
+        assert re.search(r">1</span> fact that holds, 1 that no longer does</div>", client.get("health").text)
+        over = client.get("memory?state=over&rows=1").text
+        assert '<span class="ended">ended <time' in over
+        assert "retired" not in over
 
 
 def session_of(running: Running) -> Session:

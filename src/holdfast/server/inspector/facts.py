@@ -19,7 +19,7 @@ from holdfast.memory.fact_recalls import FactRecalls, read_recalls
 from holdfast.memory.sessions import make_title, read_host
 from holdfast.server.inspector.data import EVERYTHING, PAGE, Params, parse_scope
 from holdfast.store.base import FactRow, FactType, Scope, Select
-from holdfast.text import plural
+from holdfast.text import clip, plural
 
 FACT_TYPES: Final[tuple[FactType, ...]] = (
     "decision",
@@ -29,6 +29,8 @@ FACT_TYPES: Final[tuple[FactType, ...]] = (
     "task_state",
     "architecture",
 )
+MAX_QUOTE: Final = 120
+"""Characters of a fact in a sentence about it."""
 MAX_UNDOS: Final = 100
 """Actions that can still be undone."""
 STATES: Final[Mapping[str, str]] = {
@@ -107,6 +109,14 @@ class FactList:
     is_complete: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactCount:
+    """How many facts hold, and how many no longer do."""
+
+    holding: int
+    over: int
+
+
 def sort_facts(facts: Sequence[FactView], params: Params) -> list[FactView]:
     """Sort facts by a column, as the page asks; by default the newest first."""
     keys: Mapping[str, Callable[[FactView], tuple[object, ...]]] = {
@@ -141,6 +151,15 @@ class Facts:
         conflicts, is_complete = self._find_conflicts(groups, frozenset(settled), seconds=seconds)
         return FactList(facts=tuple(views), conflicts=conflicts, is_complete=is_complete)
 
+    def count(self, tenants: Sequence[str]) -> FactCount:
+        """Count the facts as the list does."""
+        newest: dict[FactKey, FactRow] = {}
+        for tenant in tenants:
+            for row in self._engine._memory.store.read_facts(Select(scope=Scope(tenant=tenant), across=EVERYTHING)):
+                newest[row.scope, row.id] = row
+        holding = sum(does_hold(row) for row in newest.values())
+        return FactCount(holding=holding, over=len(newest) - holding)
+
     def _read_tenant(
         self, scope: Scope, groups: dict[Scope, list[FactRow]]
     ) -> tuple[list[FactView], frozenset[frozenset[str]]]:
@@ -164,7 +183,7 @@ class Facts:
             counts = recalls.get(owner, {})
             for key, history in facts.items():
                 row = history[-1]
-                holds = row.superseded_by is None and not row.deleted
+                holds = does_hold(row)
                 view = FactView(
                     row=row,
                     since=min(one.time for one in history if one.content == row.content),
@@ -281,10 +300,15 @@ def _group_together(newest: Sequence[FactRow], pairs: Collection[frozenset[str]]
             partners.setdefault(key, set()).update(pair - {key})
     found: dict[FactKey, list[FactRow]] = {}
     for row in newest:
-        if row.superseded_by is None and not row.deleted:
+        if does_hold(row):
             for other in partners.get(row.id, ()):
                 found.setdefault((owner_of(row.scope), other), []).append(row)
     return found
+
+
+def does_hold(row: FactRow) -> bool:
+    """Return whether a fact holds: no other one has replaced it, and nobody has retired it."""
+    return row.superseded_by is None and not row.deleted
 
 
 def owner_of(scope: Scope) -> Scope:
@@ -484,7 +508,7 @@ class FactActions:
         def change() -> str:
             restored = replace(last, superseded_by=None, time=memory.clock())
             memory.store.add_facts([restored, versions.retire(row, time=memory.clock())])
-            return "The fact before it holds again."
+            return f"Back to the earlier fact: {clip(last.content, head=MAX_QUOTE, tail=0, marker='…')}"
 
         return self._change([row.scope, last.scope], change)
 
