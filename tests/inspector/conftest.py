@@ -32,6 +32,7 @@ HEALTH = Health(
     findings=[("ok", "all is well"), ("wrong", "<b>broken</b>: run `holdfast reindex`")],
     settings=[
         ("recall.enabled", "true", "default"),
+        ("model.name", "", "default"),
         ("pruning.protected_tools_of_every_host", "read_file,write_file,search_files," * 4, "default"),
     ],
 )

@@ -83,7 +83,7 @@ def test_health_shows_problems_first(running: Running, browser: Any) -> None:
     with open_page(browser, running) as page:
         page.goto(running.key_url + "health")
         page.wait_for_selector(".verdict.bad:has-text('1 problem found')")
-        assert page.inner_text(".verdict li") == "wrong <b>broken</b>: run holdfast reindex"
+        assert page.inner_text(".verdict li").split("\n") == ["wrong", "<b>broken</b>: run holdfast reindex"]
         assert not page.is_visible("text=all is well")
         assert not page.is_visible("text=recall.enabled")
         page.click("text=Check every row")

@@ -140,7 +140,27 @@ class TestPages:
         assert "<code>tides.csv</code>" in client.get("/notes").text
         text = client.get("/checks").text
         assert "&lt;b&gt;broken" in text
-        assert "recall.enabled" in text
+        assert "recall.<wbr>enabled" in text
+
+    def test_a_setting_without_a_value_is_not_set_and_its_name_breaks_between_words(self, client: httpx.Client) -> None:
+        """Neither an empty cell nor half a word says anything."""
+        text = client.get("/checks").text
+        assert '<td><span class="meta">not set</span></td>' in text
+        assert "pruning.<wbr>protected_<wbr>tools_<wbr>of_<wbr>every_<wbr>host" in text
+
+    def test_health_lists_only_what_waits(self, client: httpx.Client) -> None:
+        """And the steps of requests in the order of the page of a turn, without those that never took time."""
+        text = client.get("/health").text
+        pending = text.split("<h2>Pending work</h2>")[1].split("<h2>")[0]
+        assert "embed" not in pending
+        assert "No " not in pending
+        assert "95th percentile" in text
+        shown = re.findall('<th scope="row">([a-z]+)</th>', text)
+        turn = client.get("/turn?session=harbour&turn=15").text
+        taken = re.findall(r'<th scope="row">([a-z]+)</th><td class="number">[\d.]+ ms', turn)
+        assert "recall" in taken
+        assert [name for name in taken if name in shown] == [name for name in shown if name in taken]
+        assert '0.0 ms</td><td class="number">0.0 ms' not in text
 
     def test_a_download_is_inert(self, client: httpx.Client) -> None:
         """A text file, whatever it holds."""

@@ -166,6 +166,12 @@ def _list_health(health: Health, *, repair: str) -> Iterator[Finding]:
         yield Finding("note", warning)
 
 
+_NO_SESSIONS: Final = (
+    "no agent has left sessions in its usual folder: holdfast import FILE reads those of another folder,"
+    " holdfast install HOST stores new ones"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class _Checks:
     """The checks of one memory and of the agents on this machine."""
@@ -302,7 +308,7 @@ class _Checks:
             number = len(list(transcripts.sessions(place.folder)))
             yield Finding("ok", f"{place.agent}: {plural(number, 'session')} in {place.folder}")
         if not places:
-            yield Finding("note", "no sessions of a known agent in their usual places")
+            yield Finding("note", _NO_SESSIONS)
         for name in HOSTS:
             try:
                 installer = open_installer(name, memory=self.folder)

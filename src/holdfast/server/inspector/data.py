@@ -21,7 +21,7 @@ from holdfast.report import ContextReport
 from holdfast.search.relevance import EAGERNESS
 from holdfast.session import Session
 from holdfast.settings import Settings
-from holdfast.store.base import Across, FactRow, MessageRow, Scope, Select, Store
+from holdfast.store.base import Across, FactRow, MessageRow, Record, Scope, Select, Store
 from holdfast.timeline import WINDOW
 
 PAGE: Final = 60
@@ -32,6 +32,10 @@ MISSED: Final = 12
 """Passages that are shown because they just missed the block."""
 MAX_SHOWN: Final = 12_000
 """Characters of one text on a page; the rest is in the download."""
+MAX_TIMED: Final = 200
+"""Requests whose steps are timed, the newest."""
+MIN_TIMED: Final = 0.05
+"""Milliseconds that are not shown as 0.0."""
 EVERYTHING: Final[Across] = ("project", "agent", "session")
 
 Params = Mapping[str, str]
@@ -317,14 +321,46 @@ class Outside:
     notes: Callable[[], Sequence[Note]] = tuple
 
 
-def latencies(engine: Engine, tenants: Sequence[str], *, limit: int = 200) -> dict[str, tuple[float, float, int]]:
-    """Return the median, the 95th percentile and the count of the time of each step, over the newest turns."""
-    times: dict[str, list[float]] = {}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTimes:
+    """How long a step took, in milliseconds: the median and the 95th percentile of a number of requests."""
+
+    name: str
+    median: float
+    high: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latencies:
+    """The times of the steps of the newest requests, in the order of the steps."""
+
+    requests: int
+    steps: tuple[StepTimes, ...]
+
+
+def read_latencies(engine: Engine, tenants: Sequence[str], *, limit: int = MAX_TIMED) -> Latencies:
+    """Read the times of each step of the newest requests; steps that never took any time are left out."""
+    records: list[Record] = []
     for tenant in tenants:
         select = Select(scope=Scope(tenant=tenant), across=EVERYTHING, newest=True, limit=limit)
-        for record in engine._memory.store.read_records(select, kind="turn"):
-            report = ContextReport.from_json(record.data)
-            for name, value in report.milliseconds.items():
-                times.setdefault(name, []).append(value)
-    ordered = {name: sorted(values) for name, values in times.items()}
-    return {name: (some[len(some) // 2], some[len(some) * 95 // 100], len(some)) for name, some in ordered.items()}
+        records += engine._memory.store.read_records(select, kind="turn")
+    newest = sorted(records, key=lambda record: record.time)[-limit:]
+    times: dict[str, list[float]] = {}
+    order: list[str] = []
+    for record in newest:
+        milliseconds = ContextReport.from_json(record.data).milliseconds
+        place = 0
+        for name, value in milliseconds.items():
+            # A step that earlier requests did not have comes after the one that it follows in this request.
+            if name not in order:
+                order.insert(place, name)
+            place = order.index(name) + 1
+            times.setdefault(name, []).append(value)
+    steps: list[StepTimes] = []
+    for name in order:
+        some = sorted(times[name])
+        high = some[len(some) * 95 // 100]
+        if high >= MIN_TIMED:
+            steps.append(StepTimes(name=name, median=some[len(some) // 2], high=high, count=len(some)))
+    return Latencies(requests=len(newest), steps=tuple(steps))

@@ -642,7 +642,7 @@ class Inspector:
             params=params,
             stats=stats,
             facts=self._facts.count(self._sessions.tenants()),
-            latencies=data.latencies(self._engine, self._sessions.tenants()),
+            latencies=data.read_latencies(self._engine, self._sessions.tenants()),
             embedder=self._engine._memory.choice.reasons,
             waiting=self._engine._memory.waiting(),
         )
