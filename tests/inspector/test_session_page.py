@@ -13,11 +13,13 @@ import httpx2 as httpx
 import pytest
 
 from holdfast import Engine
-from holdfast.context.edits import Edit, Relevance, Trimmed
+from holdfast.context.edits import Edit, Pruned, Relevance, Trimmed
+from holdfast.context.plan import HAS_BLOCK
+from holdfast.memory.recall import IN_WINDOW
 from holdfast.search.relevance import EAGERNESS
 from holdfast.server.inspector.past import Pasts, make_window, make_window_before
 from holdfast.server.inspector.why import explain_rule
-from holdfast.server.inspector.window_view import view_window
+from holdfast.server.inspector.window_view import RepairGroup, group_repairs, view_window
 from holdfast.session import Session
 from holdfast.settings import Embedding, Settings
 from holdfast.text import percent
@@ -93,6 +95,26 @@ class TestWindowOfATurn:
         block = text[text.index('<details class="block" open>') :]
         assert "Recalled from memory" in block[:200]
         assert '<pre tabindex="0">&lt;recalled-context' in block[:400]
+
+    def test_a_line_counts_what_is_shortened_in_folded_messages(self, client: httpx.Client, running: Running) -> None:
+        """With a link to each."""
+        session = running.engine.session("harbour")
+        shortened = {number for edit in session.edits() if edit.kind == "pruned" for number in edit.ids}
+        shown = [item.id for item in session.window(15).items if item.id in shortened]
+        text = client.get("/session?session=harbour&turn=15").text
+        line = text[text.index('<p class="in-run">') :]
+        line = line[: line.index("</p>")]
+        assert f"{len(shown)} shortened result" in line
+        assert f'data-reveal="{shown[0]}"' in line
+        assert "in full." in line
+
+    def test_repairs_that_are_alike_are_one_line(self) -> None:
+        """With the name of the product, and the places in the request."""
+        repairs = [f"message {place}: changed what openai_chat would refuse (content)" for place in (3, 8)]
+        assert group_repairs([*repairs, "roles were joined (roles)"], provider="openai_chat") == [
+            RepairGroup(what="changed what OpenAI Chat Completions would refuse (content)", places=(3, 8)),
+            RepairGroup(what="roles were joined (roles)", places=()),
+        ]
 
     def test_the_request_in_every_wire_format(self, client: httpx.Client, running: Running) -> None:
         """As it was sent, and as it would be for the others."""
@@ -281,23 +303,46 @@ class TestWhy:
         with httpx.Client(base_url=running.key_url, timeout=PATIENCE) as client:
             text = unescape(client.get(f"/why?session=scored&edit={edit.number}").text)
         assert "What do we know about the mooring rope?" in text
-        assert re.search(r"what could have left and stayed scored at least \d+%", text)
+        assert re.search(r"could be cut too, but stayed, scored \d+%", text)
         assert 'class="scale"' in text
 
     @pytest.mark.parametrize(
-        ("reason", "relevance", "begins"),
+        ("reason", "relevance", "says"),
         [
-            ("oldest", None, "No message that could leave shared a word with the question, so the oldest left."),
-            (LEAST, Relevance(least_kept=0.0, best=0.4), "No message that left shared a word with the question: "),
-            (LEAST, Relevance(scores=((3, 0.1),), least_kept=0.2, best=0.4), "The window was too full. "),
-            (LEAST, None, "The window was too full. "),
+            ("oldest", None, "so the oldest were cut."),
+            (LEAST, Relevance(least_kept=0.0, best=0.4), "so their age decided."),
+            (LEAST, Relevance(scores=((3, 0.1),), least_kept=0.2, best=0.4), "(trim.hysteresis)."),
+            (LEAST, None, "(trim.hysteresis)."),
+            ("a {reason} of another version", None, "A {reason} of another version."),
         ],
     )
-    def test_the_rule_begins_with_what_decided(self, reason: str, relevance: Relevance | None, begins: str) -> None:
-        """If nothing that left has a word of the question, age decided."""
+    def test_the_rule_of_a_cut_says_what_decided(self, reason: str, relevance: Relevance | None, says: str) -> None:
+        """If nothing that was cut has a word of the question, age decided."""
         change = Trimmed(limit=5_000, relevance=relevance)
         edit = Edit(change=change, ids=(3, 4), reason=reason, tokens_before=900, tokens_after=0)
-        assert explain_rule(edit, Settings()).startswith(begins)
+        rule = explain_rule(edit, Settings())
+        assert says in rule
+        assert rule.count("oldest") <= 1
+
+    @pytest.mark.parametrize(
+        "reason",
+        [
+            "adaptive",
+            "cache-ttl",
+            "aggressive",
+            "the window is cut, and old results are long",
+            "the newest messages alone do not fit",
+            "another reason",
+        ],
+    )
+    def test_the_rule_of_a_shortened_result_is_sentences(self, reason: str) -> None:
+        """With a capital and a full stop each, also for a reason that has no rule."""
+        change = Pruned(part=0, keep=((0, 100),), note="")
+        edit = Edit(change=change, ids=(3,), reason=reason, tokens_before=900, tokens_after=90)
+        sentences = explain_rule(edit, Settings()).split(". ")
+        assert len(sentences) > 1
+        assert all(sentence[0].isupper() for sentence in sentences)
+        assert sentences[-1].endswith(".")
 
     def test_a_message_that_never_left(self, client: httpx.Client, running: Running) -> None:
         """It says so."""
@@ -345,6 +390,45 @@ class TestRecall:
         scores = [hit.score for hit in report.recalled] + [missed.score for missed in report.missed]
         for score in scores:
             assert f'<td class="number">{percent(score, max(scores))}</td>' in recall
+
+    def test_a_question_that_has_its_block_leads_to_the_turn_that_made_it(
+        self, client: httpx.Client, running: Running
+    ) -> None:
+        """The model called a tool, and the question is sent again."""
+        session = running.engine.session("tool loop", project="quay")
+        session.remember("The quay ledger listens on port 7002.", type="config")
+        call = {"id": "x", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        history: list[dict[str, object]] = [{"role": "user", "content": "On which port does the quay ledger listen?"}]
+        session.assemble(history, limit=8_000)
+        history.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        history.append({"role": "tool", "tool_call_id": "x", "content": "nothing"})
+        window = session.assemble(history, limit=8_000)
+        assert window.report.recall_reason == HAS_BLOCK
+        text = client.get("/turn?session=tool+loop&project=quay&turn=2").text
+        assert 'data-turn="1">turn 1</a>.</p>' in text[text.index("Nothing was recalled") :]
+
+    @pytest.mark.parametrize(
+        ("told", "asked"),
+        [
+            ("The orders replica listens on port 5433.", "Which port does the orders replica use?"),
+            ("订单副本监听端口 5433。", "订单副本使用哪个端口?"),
+        ],
+    )
+    def test_a_match_in_the_window_is_one_statement_with_a_link(
+        self, client: httpx.Client, running: Running, told: str, asked: str
+    ) -> None:
+        """It does not say that nothing matched, too."""
+        session = running.engine.session(f"match in {told}")
+        history = [{"role": "user", "content": told}, {"role": "assistant", "content": "Noted."}]
+        session.assemble(history, limit=8_000)
+        window = session.assemble([*history, {"role": "user", "content": asked}], limit=8_000)
+        assert window.report.recall_reason == IN_WINDOW
+        text = client.get("/turn", params={"session": session.id, "turn": 2}).text
+        recall = text[text.index("<h3>Recall</h3>") :]
+        number = session.messages()[0].id
+        assert f'data-reveal="{number}">#{number}</a>' in recall
+        assert "no match" not in recall
+        assert "Nothing was recalled" not in recall
 
 
 class TestInABrowser:

@@ -279,12 +279,13 @@ def test_long_names_of_models_fit_on_a_narrow_screen(page: Page, running: Runnin
 
 def test_every_mark_of_the_charts_is_in_their_key(running: Running) -> None:
     """As on the page of a session."""
-    key = replay(running, "limit=4000").split("Key of the charts")[1].split("</ul>")[0]
+    key = replay(running, "limit=4000").split("Key of the marks")[1].split("</ul>")[0]
     for name, words in {
         "pruned": "shortened",
         "trimmed": "cut",
-        "compacted": "compaction",
-        "recalled": "recall",
+        "compacted": "compacted",
+        "recalled": "recalled",
+        "overview": "overview added",
     }.items():
         assert f"mark {name}" in key
         assert f"</svg>{words}</li>" in key

@@ -29,6 +29,7 @@ VALIDATION_MARGIN: Final = 32
 """The maximum tokens of anything else that it inserts, such as a first user message."""
 MAX_LISTED_SCORES: Final = 200
 """Removed messages whose scores are recorded with a cut, the highest ones: an edit is read with every session."""
+HAS_BLOCK: Final = "this question has its block already"
 Position: TypeAlias = Literal["tail", "head"]
 """`tail`: the last part of the newest user turn. `head`: a separate message after system prompt and summary."""
 Scores: TypeAlias = Callable[[], Mapping[int, float]]
@@ -618,7 +619,7 @@ def explain_no_block(items: Sequence[Item], *, position: Position) -> str:
     if position == "tail" and not _newest_id(items):
         return "there is no question in the window"
     if position == "tail" and _has_block(items):
-        return "this question has its block already"
+        return HAS_BLOCK
     return "the messages leave no room for a block"
 
 

@@ -46,7 +46,7 @@ _NOTHING_HERE: Final = (
     "no fact, and no passage of this conversation, matches the question"
     " (archive.cross_session = true, or Engine.open(personal=True), includes the others)"
 )
-_IN_WINDOW: Final = "the best match is already in the window"
+IN_WINDOW: Final = "the best match is already in the window"
 _TOO_WEAK: Final = 'a weak match was left out, because recall.eagerness is "shy"'
 _SURE_ALONE: Final = 1.2
 """The confidence from which on a message says enough by itself (`python -m benchmarks followups`)."""
@@ -268,7 +268,7 @@ def _explain_nothing(found: Found, *, hidden: Collection[int]) -> str:
     if found.query.eagerness == SHY and (is_relevant & found.candidates.eligible).any():
         return _TOO_WEAK
     if _is_best_in_window(found, is_relevant, hidden=hidden):
-        return _IN_WINDOW
+        return IN_WINDOW
     return _NOTHING if found.query.across else _NOTHING_HERE
 
 

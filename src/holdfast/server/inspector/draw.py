@@ -191,7 +191,10 @@ def _rectangle(kind: str, x: float, y: float, width: float, height: float) -> st
 
 
 def _marks(kinds: Collection[str], x: float) -> str:
-    """Draw a square for a cut, a diamond for a compaction, a dot for a recall, in two lines below the columns."""
+    """Draw the marks of a turn in two lines below the columns.
+
+    A square is a cut, a diamond a compaction, a dot a recall, a ring an overview.
+    """
     marks = ""
     if "compacted" in kinds:
         marks += _mark(x, '<path class="mark compacted" d="M0 -4 l4 4 l-4 4 l-4 -4 z"/>')
@@ -201,6 +204,8 @@ def _marks(kinds: Collection[str], x: float) -> str:
         marks += _mark(x, '<rect class="mark pruned" x="-3" y="-1" width="6" height="2.5"/>')
     if "recalled" in kinds:
         marks += f'<circle class="mark recalled" cx="{x:.3f}%" cy="{PLOT_BOTTOM + 15}" r="2.4"/>'
+    if "overview" in kinds:  # a ring: it goes around the dot of a recall in the same turn
+        marks += f'<circle class="mark overview" cx="{x:.3f}%" cy="{PLOT_BOTTOM + 15}" r="3.8"/>'
     return marks
 
 

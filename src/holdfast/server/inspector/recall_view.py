@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from holdfast.context.edits import Recalled
+from holdfast.context.plan import HAS_BLOCK
 from holdfast.memory.query import find_subject
-from holdfast.report import ContextReport
+from holdfast.memory.recall import IN_WINDOW
+from holdfast.report import Window
 from holdfast.search.fuse import Parts
 from holdfast.search.relevance import EAGERNESS
 from holdfast.server.inspector.data import EVERYTHING
@@ -18,6 +21,8 @@ from holdfast.timeline import PastTurn
 
 MAX_PASSAGE: Final = 1_200
 """Characters of a passage that just missed."""
+MAX_SEARCHED: Final = 20
+"""Passages among which the best match in the window is looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +54,9 @@ class RecallView:
         hits: The passages in it, best first.
         missed: The best passages that are not in it.
         reason: Why there is no block.
+        block_turn: The turn that made the block of the question, if the reason is that it has one; 0 if not known.
+        is_in_window: Whether the reason is that the best match is in the window.
+        match: The message in the window that matches best, if that is the reason; 0 if it is not known.
     """
 
     question: tuple[str, ...]
@@ -64,6 +72,9 @@ class RecallView:
     hits: tuple[PassageView, ...]
     missed: tuple[PassageView, ...]
     reason: str
+    block_turn: int = 0
+    is_in_window: bool = False
+    match: int = 0
 
     @property
     def best(self) -> float:
@@ -71,8 +82,9 @@ class RecallView:
         return max((hit.score for hit in (*self.hits, *self.missed)), default=0.0)
 
 
-def view_recall(session: Session, past: Past, turn: PastTurn, report: ContextReport) -> RecallView:
+def view_recall(session: Session, past: Past, turn: PastTurn, window: Window) -> RecallView:
     """Return what memory was asked in a turn, and what came of it."""
+    report = window.report
     store = session._memory.store
     settings = session.settings.recall
     eagerness = EAGERNESS[settings.eagerness]
@@ -136,4 +148,32 @@ def view_recall(session: Session, past: Past, turn: PastTurn, report: ContextRep
         hits=tuple(hits),
         missed=tuple(others),
         reason=report.recall_reason,
+        block_turn=_find_block_turn(past, turn) if report.recall_reason == HAS_BLOCK else 0,
+        is_in_window=report.recall_reason == IN_WINDOW,
+        match=_find_match(session, window, question) if report.recall_reason == IN_WINDOW else 0,
     )
+
+
+def _find_block_turn(past: Past, turn: PastTurn) -> int:
+    """Return the turn that made the last block until a turn; 0 if it was not read."""
+    for one in reversed(past.edits):
+        if one.number >= turn.source.edits[1] or one.edit is None or one.edit.kind != "recalled":
+            continue
+        owner = past.find_turn_of(one.number)
+        return owner.number if owner is not None else 0
+    return 0
+
+
+def _find_match(session: Session, window: Window, question: Sequence[str]) -> int:
+    """Return the message of a window that matches a question best; 0 if there is none.
+
+    Reports do not name it, so it is searched for again.
+    """
+    asked = set(window.report.question)
+    shown = {item.id for item in window.items} - asked
+    if not question or not question[-1].strip():
+        return 0
+    for hit in session._memory.search(question[-1], scope=session.scope, limit=MAX_SEARCHED):
+        if hit.message in shown:
+            return hit.message
+    return 0

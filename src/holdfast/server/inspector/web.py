@@ -136,7 +136,7 @@ def _render_request(window: Window, form: str) -> str:
     try:
         return json.dumps(window.request(form), ensure_ascii=False, indent=2)
     except HoldfastError as error:
-        return f"This window cannot be sent in the format {form}: {error}"
+        return f"This window cannot be sent in the format of {window_view.name_product(form)}: {error}"
 
 
 @cache
@@ -152,6 +152,7 @@ def make_pages() -> Environment:
     pages.filters |= {
         "time": format_time,
         "kind": name_kind,
+        "product": window_view.name_product,
         "age": facts.describe_age,
         "plural": plural,
         "percent": percent,
@@ -174,6 +175,7 @@ def make_pages() -> Environment:
         "confidence_scale": draw.confidence_scale,
         "relevance_scale": draw.relevance_scale,
         "parts": draw.PARTS,
+        "max_left": window_view.MAX_LEFT,
         "version": __version__,
         "fact_types": facts.FACT_TYPES,
         "score_parts": score_parts,
@@ -393,7 +395,8 @@ class Inspector:
                 if tab == "window":
                     view = window_view.view_window(seen, turn, window, before)
                     unfolded = [int(params["open"])] if params.get("open") else []
-                    values |= {"view": view, "stretches": view.stretches(unfolded=unfolded)}
+                    repairs = window_view.group_repairs(window.report.repairs, provider=window.provider)
+                    values |= {"view": view, "stretches": view.stretches(unfolded=unfolded), "repairs": repairs}
             except InputError as error:
                 values["problem"] = str(error)
         if tab == "conversation":
@@ -423,7 +426,7 @@ class Inspector:
             "figures": self._figures.turn(session.scope, turn.number),
             "map": draw.window_map(window.items, window=window.report.raw_max_tokens, new=new if known else ()),
             "changes": why.list_changes(seen, turn, session.settings),
-            "recall": recall_view.view_recall(session, seen, turn, window.report),
+            "recall": recall_view.view_recall(session, seen, turn, window),
             "can_undo": turn.number == seen.last_cut_turn,
             "formats": FORMATS,
             "format": form,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -77,13 +78,17 @@ def list_changes(past: Past, turn: PastTurn, settings: Settings) -> list[ChangeV
 _PRUNING_RULES: Final = {
     "adaptive": (
         "Tool results that are older than the last {keep} replies are shortened once the window is {soft} full,"
-        ' if that frees at least 5 % of it (pruning.mode = "adaptive"). What was said is never shortened.'
+        ' if that frees at least 5% of it (pruning.mode = "adaptive"). What was said is never shortened.'
     ),
     "cache-ttl": (
         "Tool results that are older than the last {keep} replies are shortened once the provider's cache has expired"
         ' and the window is {soft} full (pruning.mode = "cache-ttl").'
     ),
     "aggressive": 'All tool results older than the last {keep} replies are cleared (pruning.mode = "aggressive").',
+    "the window is cut, and old results are long": (
+        "When messages are cut, long tool results that are older than the last {keep} replies are shortened too: the"
+        " provider's cache is lost anyway."
+    ),
     "the newest messages alone do not fit": (
         "The messages that must stay did not fit into the window, so their largest tool results were shortened,"
         " whatever their age."
@@ -91,41 +96,54 @@ _PRUNING_RULES: Final = {
 }
 _TRIM_RULES: Final = {
     "least to do with the question": (
-        "The window was too full. The newest {recent} messages and the last request stay (trim.protected_recent);"
-        " of the others, those left that share the least with the question, and of equal ones the oldest, until"
-        " {step} of the window was free again (trim.hysteresis)."
+        "The window was too full. Messages that share the least with the question are cut first, the oldest first among"
+        " equals, until {step} of the window is free again (trim.hysteresis). The newest {recent} messages and the last"
+        " request stay (trim.protected_recent)."
     ),
     "oldest": (
-        "No message that could leave shared a word with the question, so the oldest left. The window was too full; the"
-        " newest {recent} messages and the last request stay (trim.protected_recent)."
+        "The window was too full. No message that could be cut shared a word with the question, so the oldest were cut."
+        " The newest {recent} messages and the last request stay (trim.protected_recent)."
+    ),
+    "oldest, as a last resort: the window is full, nothing was compacted, and recall is off": (
+        "The window was full, nothing was compacted, and recall is off, so the oldest messages were cut as a last"
+        " resort. The newest {recent} messages and the last request stay (trim.protected_recent)."
     ),
     "too large to stay next to what is new": (
-        "The newest messages alone did not fit, so the largest of them left, except those that the next reply answers."
+        "The newest messages alone did not fit, so the largest of them were cut, except those that the next reply"
+        " answers."
     ),
-    "room for what is new": "The window was too full, and everything that could leave has left.",
+    "room for what is new": "The window was too full, and everything that could be cut was cut.",
     "earlier blocks made room for a new one": (
-        "Blocks that were recalled earlier took the room for a new one. No message left."
+        "Blocks that were recalled earlier took the room for a new one, so they were removed. No message was cut."
     ),
 }
-_NO_SHARED_WORD: Final = (
-    "No message that left shared a word with the question: of the messages without such a word, the oldest left."
-)
+_NO_SHARED_WORD: Final = "Here, no message that was cut shared a word with the question, so their age decided."
 
 
 def explain_rule(edit: Edit, settings: Settings) -> str:
     """Return the rule that decided an edit, with the settings that change it."""
     match edit.change:
         case Pruned(keep=keep):
-            rule = _PRUNING_RULES.get(edit.reason, edit.reason)
-            done = "shortened to its beginning, its end and lines about errors" if keep else "cleared"
-            soft = percent(settings.pruning.soft_trim_ratio, 1)
-            sentence = rule.format(keep=settings.pruning.keep_last_assistants, soft=soft)
-            return f"{sentence} It was {done}; the archive has all of it."
+            sentence = _fill_rule(
+                _PRUNING_RULES,
+                edit.reason,
+                keep=settings.pruning.keep_last_assistants,
+                soft=percent(settings.pruning.soft_trim_ratio, 1),
+            )
+            kept = "A shortened result keeps its beginning, its end and lines about errors"
+            if not keep:
+                kept = "Nothing of a cleared result stays in the window"
+            return f"{sentence} {kept}; the archive has all of it."
         case Trimmed(relevance=relevance):
-            rule = _TRIM_RULES.get(edit.reason, edit.reason)
+            sentence = _fill_rule(
+                _TRIM_RULES,
+                edit.reason,
+                recent=settings.trim.protected_recent,
+                step=percent(settings.trim.hysteresis, 1),
+            )
             if relevance is not None and not any(score for _, score in relevance.scores):
-                rule = f"{_NO_SHARED_WORD} {rule}"
-            return rule.format(recent=settings.trim.protected_recent, step=percent(settings.trim.hysteresis, 1))
+                return f"{sentence} {_NO_SHARED_WORD}"
+            return sentence
         case _:
             return {
                 "compacted": (
@@ -136,7 +154,17 @@ def explain_rule(edit: Edit, settings: Settings) -> str:
                 "overview": "A session begins with an overview of its project, and gets a new one after a cut.",
                 "restored": "A person or a program undid the last cut.",
                 "pinned": "A person or a program pinned the message, or no longer does.",
-            }.get(edit.kind, edit.reason)
+            }.get(edit.kind) or _make_sentence(edit.reason)
+
+
+def _fill_rule(rules: Mapping[str, str], reason: str, **values: object) -> str:
+    """Return the rule of a reason, with the values of settings; the reason itself if no rule is written for it."""
+    rule = rules.get(reason)
+    return rule.format(**values) if rule is not None else _make_sentence(reason)
+
+
+def _make_sentence(reason: str) -> str:
+    return f"{reason[:1].upper()}{reason[1:]}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

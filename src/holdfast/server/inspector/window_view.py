@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final, Literal
 
-from holdfast.context.edits import Item
+from holdfast.context.edits import Item, Recalled
 from holdfast.report import Window
 from holdfast.server.inspector.data import MessageView, view_part
 from holdfast.server.inspector.past import KIND_NAMES, Past
@@ -18,10 +19,23 @@ MIN_FOLDED: Final = 4
 """Unchanged messages in a row from which on they are folded."""
 MAX_OPEN: Final = 60
 """Messages in a row that are shown unfolded."""
+MAX_LEFT: Final = 8
+"""Messages that left in one turn that are listed unfolded."""
 MAX_LISTED: Final = 200
 """Messages that left in one turn that are listed."""
 MAX_WORDS: Final = 160
 """Characters of a message in a list."""
+
+PRODUCTS: Final = {
+    "anthropic": "Anthropic",
+    "openai_chat": "OpenAI Chat Completions",
+    "openai_responses": "OpenAI Responses",
+    "gemini": "Gemini",
+    "pi": "pi",
+}
+"""The names of products by wire format."""
+_REPAIR: Final = re.compile(r"message (?P<place>\d+): (?P<what>.+)", re.DOTALL)
+"""A repair of one message in a report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +72,14 @@ class WindowRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RepairGroup:
+    """Changes of a request for the rules of its provider that are alike: what was done, and to which messages of it."""
+
+    what: str
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeftRow:
     """A message that left the window: its number, role and first words, its tokens, and its relevance if it decided."""
 
@@ -79,6 +101,8 @@ class Stretch:
         count, tokens: How many they are, and their tokens.
         gone: How many messages left earlier between them.
         verb: How messages left, in one word: "cut", "compacted", or "left" if in more than one way.
+        shortened: The numbers of those among them that are shortened.
+        blocks: The numbers of those with a recalled block, and the turn that made it; 0 if that is not known.
         is_folded: Whether the rows are loaded only when a person asks for them.
         rows: The messages, unless they are folded.
         left: The messages that left.
@@ -91,6 +115,8 @@ class Stretch:
     tokens: int = 0
     gone: int = 0
     verb: str = "left"
+    shortened: tuple[int, ...] = ()
+    blocks: tuple[tuple[int, int], ...] = ()
     is_folded: bool = False
     rows: tuple[WindowRow, ...] = ()
     left: tuple[LeftRow, ...] = ()
@@ -106,6 +132,7 @@ class WindowView:
         gaps: What left earlier, by the place in the window before which it was.
         shortened: The messages that are shortened.
         kinds: How messages left in this turn, by number.
+        block_turns: The turn that made the block of a message, by the number of the message.
     """
 
     items: tuple[Item, ...]
@@ -113,6 +140,7 @@ class WindowView:
     gaps: Mapping[int, tuple[GapView, ...]]
     shortened: Mapping[int, PastEdit]
     kinds: Mapping[int, str]
+    block_turns: Mapping[int, int]
 
     def rows(self, start: int, stop: int) -> tuple[WindowRow, ...]:
         """Return the rows of a part of the window."""
@@ -167,6 +195,7 @@ class WindowView:
     def _make_stretch(self, kind: Literal["same", "new"], start: int, stop: int, *, is_open: bool) -> Stretch:
         count = stop - start
         is_folded = not is_open and (count > MAX_OPEN if kind == "new" else count >= MIN_FOLDED)
+        items = self.items[start:stop]
         gaps: list[GapView] = []
         for place in range(start, stop):
             gaps += self.gaps.get(place, ())
@@ -175,9 +204,11 @@ class WindowView:
             start=start,
             stop=stop,
             count=count,
-            tokens=sum(item.total for item in self.items[start:stop]),
+            tokens=sum(item.total for item in items),
             gone=sum(gap.messages for gap in gaps),
             verb=_find_verb(gap.kind for gap in gaps),
+            shortened=tuple(item.id for item in items if item.id in self.shortened),
+            blocks=tuple((item.id, self.block_turns.get(item.id, 0)) for item in items if item.block is not None),
             is_folded=is_folded,
             rows=() if is_folded else self.rows(start, stop),
         )
@@ -241,8 +272,25 @@ def _mark(item: Item, before: Item | None) -> str:
     if item.message.digest != before.message.digest:
         return "shortened now" if item.kind == "message" else "new"
     if len(item.blocks) < len(before.blocks):
-        return "its block left"
+        return "block removed"
     return "block added"
+
+
+def group_repairs(repairs: Iterable[str], *, provider: str) -> list[RepairGroup]:
+    """Group the repairs of a report that are alike, with the product's name in place of that of the format."""
+    found: dict[str, list[int]] = {}
+    for repair in repairs:
+        match = _REPAIR.fullmatch(repair)
+        what = match["what"] if match is not None else repair
+        places = found.setdefault(what.replace(f" {provider} ", f" {name_product(provider)} "), [])
+        if match is not None:
+            places.append(int(match["place"]))
+    return [RepairGroup(what=what, places=tuple(places)) for what, places in found.items()]
+
+
+def name_product(form: str) -> str:
+    """Return the name of the product that has a wire format."""
+    return PRODUCTS.get(form, form)
 
 
 def shorten_words(text: str) -> str:
@@ -293,7 +341,21 @@ def view_window(past: Past, turn: PastTurn, window: Window, before: Window | Non
         gaps=gaps,
         shortened=past.shortened_before(stop),
         kinds=kinds,
+        block_turns=_find_block_turns(past, stop),
     )
+
+
+def _find_block_turns(past: Past, stop: int) -> dict[int, int]:
+    """Return the turn that made the last block of each message, of the edits before one."""
+    turns: dict[int, int] = {}
+    for one in past.edits:
+        if one.edit is None or one.number >= stop:
+            continue
+        change = one.edit.change
+        owner = past.find_turn_of(one.number)
+        if isinstance(change, Recalled) and change.into is not None and owner is not None:
+            turns[change.into] = owner.number
+    return turns
 
 
 def _group_gaps(past: Past, counts: Mapping[int, int]) -> tuple[GapView, ...]:

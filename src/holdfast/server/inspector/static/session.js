@@ -197,11 +197,14 @@ document.addEventListener("click", async (event) => {
   }
   const rows = target.closest("[data-rows]");
   if (rows) await fill(rows.closest("[data-run]"), Number(rows.dataset.rows));
-  const block = target.closest(".map [data-message]");
-  if (block && !await reveal(block.dataset.message)) {
+  const pointer = target.closest(".map [data-message], a[data-reveal]");
+  if (pointer) {
+    event.preventDefault();
+    const message = pointer.dataset.message ?? pointer.dataset.reveal;
+    if (await reveal(message)) return;
     history.pushState({}, "", addressOf(shownTurn()));
     await show(location.search);
-    await reveal(block.dataset.message);
+    await reveal(message);
   }
 });
 
