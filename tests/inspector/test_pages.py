@@ -135,6 +135,23 @@ class TestPages:
         text = client.get("/ask?q=port&b=recall.nosuch%3D1").text
         assert "is not a change of a setting" in text
 
+    def test_ask_says_if_two_settings_have_the_same_result(self, client: httpx.Client) -> None:
+        """One answer alone is not called A."""
+        question = "/ask?rows=1&q=Which+port+has+part+1+of+the+ledger%3F"
+        same = client.get(f"{question}&b=recall.enabled%3Dtrue").text
+        assert "A and B have the same result" in same
+        assert "A and B" not in client.get(f"{question}&b=recall.max_facts%3D0").text
+        alone = client.get(question).text
+        assert "<h2>What is recalled</h2>" in alone
+        assert "<h2>A" not in alone
+
+    def test_ask_explains_the_best_passages_and_folds_the_others(self, client: httpx.Client) -> None:
+        """A page of all of them is too long to read."""
+        text = client.get("/ask?rows=1&cap=8000&q=Look+at+all+parts+of+the+harbour+ledger+请看").text
+        why, _, rest = text.split(">Why these passages<")[1].split(">Just missed<")[0].partition("<details")
+        assert why.count("<li>") == 10
+        assert f"All {10 + rest.count('<li>')} passages" in rest
+
     def test_notes_and_health(self, client: httpx.Client) -> None:
         """From outside the store: notes as Markdown, findings escaped, settings with their source."""
         assert "<code>tides.csv</code>" in client.get("/notes").text

@@ -286,6 +286,13 @@ def ask(engine: Engine, question: str, *, scope: Scope, cap: int | None, changes
     return Answer(title=title, recall=recall, missed=missed, milliseconds=spent, sure=sure)
 
 
+def have_same_result(answers: Sequence[Answer]) -> bool:
+    """Return whether two settings recall the same block, or nothing."""
+    if len(answers) < 2 or any(answer.problem for answer in answers):  # noqa: PLR2004 - to compare
+        return False
+    return answers[0].recall.block == answers[1].recall.block
+
+
 # --- health ------------------------------------------------------------------
 
 

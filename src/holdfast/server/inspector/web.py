@@ -81,6 +81,8 @@ MAX_HITS: Final = 20
 """Passages with words of a search that it shows, the best ones."""
 MAX_SIMILAR: Final = 10
 """Passages without a word of a search that it shows, because they are similar."""
+MAX_EXPLAINED: Final = 10
+"""Passages of an answer whose scores are shown; the others are folded."""
 MAX_CHOICES: Final = 200
 """Sessions that can be chosen for a question."""
 MESSAGE_ACTIONS: Final = frozenset({"undo trim", "forget message", "pin", "unpin", "exclude", "include"})
@@ -614,6 +616,8 @@ class Inspector:
             page="ask",
             params=params,
             answers=answers,
+            is_same=data.have_same_result(answers),
+            max_explained=MAX_EXPLAINED,
             default_cap=self._engine.settings.recall.hard_cap_tokens,
             owners=[Scope(tenant=tenant) for tenant in self._sessions.tenants()],
             scopes=scopes,
