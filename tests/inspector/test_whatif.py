@@ -18,7 +18,7 @@ from holdfast.providers.models import find_price
 from holdfast.report import NAMES, Change, ContextReport
 from holdfast.server.inspector.data import override
 from holdfast.server.inspector.web import Inspector
-from holdfast.server.inspector.whatif import ReplayedTurn, Run, Side, Wish, compare, make_settings, read_wish
+from holdfast.server.inspector.whatif import ReplayedTurn, Row, Run, Side, Wish, compare, make_settings, read_wish
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope, Select
 from holdfast.timeline import PastTurn, WindowSource
@@ -73,6 +73,7 @@ def test_the_reported_cost_is_next_to_the_estimates(running: Running, running_al
     text = replay(running_alone, "limit=4000", page="whatif?session=reported+%E5%B7%B2%E6%8A%A5%E5%91%8A")
     assert "estimates of whole requests without their replies" in text
     assert "has cost <b>$0.42</b>, replies included" in text
+    assert "75% were reported as read from the cache, and the estimate assumes 0%" in text
     assert "none of its replies reported usage" in replay(running, "limit=4000")
 
 
@@ -187,9 +188,14 @@ def test_the_unchanged_beginning_has_the_price_of_a_cache_read() -> None:
     assert price is not None
     assert side.cost == pytest.approx(price.cost(Usage(input=1_000 + 1_000, cache_read=1_500)))
     assert make_side((1, None), model="nobody knows").cost is None
-    change = {row.name: row.change for row in compare(side, make_side((1_750, None)))}
-    assert change["Tokens sent"] == -0.5
-    assert change["Requests that do not fit"] is None
+    rows = {row.name: row for row in compare(side, make_side((1_750, None)))}
+    assert rows["Tokens sent"].change == -0.5
+    assert rows["Tokens sent"].shown_change == "−50%"
+    assert rows["Requests that do not fit"].change is None
+    assert rows["Requests that do not fit"].shown_change == ""
+    assert Row(name="", before=3, after=4).shown_change == "+33%"
+    assert Row(name="", before=1_000, after=999).shown_change == ""
+    assert rows["Requests with shortened results"].before == 0
 
 
 def test_a_replay_that_goes_on_is_shown_as_far_as_it_has_come(running: Running) -> None:
@@ -221,7 +227,7 @@ def show(running: Running, run: Run) -> str:
     """Render the result of a replay as the page does."""
     inspector = Inspector(running.engine, token="secret")
     values = inspector._whatif._compare(run, "claude-sonnet-4-5")
-    return inspector._render("_whatif.html", run=run, reported=Totals(), **values)
+    return inspector._render("_whatif.html", run=run, reported=Totals(), scope=run.wish.scope, **values)
 
 
 def test_nothing_leaves_the_machine() -> None:
@@ -257,6 +263,15 @@ def test_a_person_replays_a_session_with_half_of_its_window(page: Page, running:
     page.fill("input[name=set]", "recall.enabled=false")
     page.click("text=Replay")
     page.wait_for_selector("tr:has-text('Requests with a recall') td:nth-child(3):has-text('0')")
+    page.wait_for_selector("[data-busy]", state="detached")
+    chart = page.locator(".whatif-charts .chart >> nth=1")
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 2.5 / 15, box["y"] + 100)
+    for place in (0, 1):
+        page.wait_for_selector(f".whatif-charts .readout:has-text('Turn 3: ') >> nth={place}")
+    page.mouse.click(box["x"] + box["width"] * 2.5 / 15, box["y"] + 100)
+    page.wait_for_selector("#turn-view h2:has-text('Turn 3')")
 
 
 def test_the_page_is_accessible(page: Page, running: Running) -> None:

@@ -109,6 +109,11 @@ class Side:
         return sum(not CUTS.isdisjoint(change.kind for change in report.changes) for report in self.reports)
 
     @property
+    def shortened(self) -> int:
+        """The requests that shortened tool results."""
+        return sum(any(change.kind == "pruned" for change in report.changes) for report in self.reports)
+
+    @property
     def recalls(self) -> int:
         """The requests that recalled something."""
         return sum(any(change.kind == "recalled" for change in report.changes) for report in self.reports)
@@ -140,6 +145,11 @@ class Side:
             return None
         dollars = sum(new * self.price.input + kept * self.price.cache_read for new, kept in self._split())
         return dollars / 1_000_000
+
+    @property
+    def kept_share(self) -> float:
+        """The share of all tokens that were an unchanged beginning."""
+        return self.kept / self.sent if self.sent else 0.0
 
     def _split(self) -> list[tuple[int, int]]:
         """Return for each request the tokens that are new, and those that are an unchanged beginning."""
@@ -265,6 +275,15 @@ class Row:
             return None
         return self.after / self.before - 1
 
+    @property
+    def shown_change(self) -> str:
+        """The difference in whole percent, with a sign; empty if there is none to speak of."""
+        whole = round(100 * (self.change or 0))
+        if not whole:
+            return ""
+        sign = "+" if whole > 0 else "−"  # a minus sign is as wide as the plus
+        return f"{sign}{abs(whole)}%"
+
 
 def compare(before: Side, after: Side) -> list[Row]:
     """Return the lines of a comparison."""
@@ -272,6 +291,7 @@ def compare(before: Side, after: Side) -> list[Row]:
         "Tokens sent": "sent",
         "Of them an unchanged beginning": "kept",
         "Largest request": "largest",
+        "Requests with shortened results": "shortened",
         "Requests with a cut": "cuts",
         "Requests with a recall": "recalls",
         "Tokens recalled": "recalled",

@@ -1,5 +1,6 @@
 // The page of a session: its turns, the window of each, and why something was cut. The page works without it as well.
 
+import { findColumn } from "./chart.js";
 import { $, $$, join, keys, load, scopeOf, watchEnds } from "./inspector.js";
 
 const page = $(".session-page");
@@ -90,13 +91,7 @@ if (slider) {
     event.preventDefault();
     goTo(Number(number.value));
   });
-  const chart = () => $(".chart");
-  const find = (event) => {
-    const box = chart().getBoundingClientRect();
-    const columns = $$(".turn", chart());
-    const place = Math.floor(((event.clientX - box.left) / box.width) * columns.length);
-    return columns[Math.max(0, Math.min(columns.length - 1, place))];
-  };
+  const find = (event) => findColumn($(".chart"), event);
   const frame = $("#chart");
   frame.addEventListener("pointermove", (event) => {
     const column = find(event);
