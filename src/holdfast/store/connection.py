@@ -357,6 +357,8 @@ def explain_encryption(path: Path, *, has_key: bool) -> EncryptionError | None:
 
 def is_store_file(path: Path) -> bool:
     """Return whether a file is a store, encrypted or not. No connection of this process should have it open."""
+    if not path.is_file():  # a pipe would be waited for
+        return False
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
