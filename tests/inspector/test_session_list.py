@@ -73,6 +73,7 @@ def test_a_row_says_what_a_session_is_about(client: httpx.Client) -> None:
     for words in ("Claude Code", "claude-sonnet-4-5", "/shop", "20 days ago", "9b1f", "1k", "$0.00"):
         assert words in row, words
     assert "港口账本的导入为什么失败？" in text
+    assert text.count('<td class="hide host"><span class="meta">unknown</span></td>') == 1
 
 
 @pytest.mark.parametrize(
