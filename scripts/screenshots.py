@@ -88,9 +88,9 @@ def fill_weeks(folder: Path, settings: Settings) -> None:
 def serve(engine: Engine) -> Iterator[str]:
     """Serve the inspector, and give its address."""
     memory = find_memory(engine._memory.home, project=None)
-    server = uvicorn.Server(
-        uvicorn.Config(create_app(engine, token=TOKEN, outside=look_outside(memory)), port=0, log_level="warning")
-    )
+    app = create_app(engine, token=TOKEN, outside=look_outside(memory))
+    # Pages that are open wait for news, and would be waited for.
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

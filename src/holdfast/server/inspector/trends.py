@@ -91,7 +91,7 @@ class Series:
     total: str
 
     def describe(self, place: int) -> str:
-        """Describe the number of a column: 59 requests that removed messages."""
+        """Describe the number of a column: 59 with messages cut."""
         return f"{self.words[place]} {self.name}".strip()
 
 
@@ -258,9 +258,9 @@ def draw_charts(bars: Sequence[Bar]) -> list[Chart]:
             shorten_number,
         ),
         _draw(
-            "Cuts",
+            "Requests with a cut",
             bars,
-            [series("cut", "requests that removed messages", lambda each: each.turns.cuts)],
+            [series("cut", "with messages cut", lambda each: each.turns.cuts)],
             shorten_number,
         ),
         _draw(

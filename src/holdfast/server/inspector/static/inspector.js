@@ -119,8 +119,8 @@ const seen = new IntersectionObserver(async (entries) => {
     if (mark.dataset.before) {
       const box = $("#messages");
       const first = $(".message", box);
-      const at = first?.getBoundingClientRect().top ?? 0;
       const text = await load(join(box.dataset.follow, `before=${mark.dataset.before}`));
+      const at = first?.getBoundingClientRect().top ?? 0; // now: the page may have been scrolled meanwhile
       mark.remove();
       if (text.trim()) box.insertAdjacentHTML("afterbegin", text);
       if (first) (box.closest(".pane") ?? window).scrollBy(0, first.getBoundingClientRect().top - at);
