@@ -340,10 +340,8 @@ class HostHooks:
 
         if find_recall_switch(host.memory.settings):
             return ""
-        recall = host.memory.settings.recall
-        cap = min(recall.overview_tokens, recall.hard_cap_tokens)
         try:
-            overview = host.memory.make_overview(scope=host.scope, cap=cap).text
+            overview = host.memory.make_overview(scope=host.scope).text
         except HoldfastError as error:  # the session goes on without it
             log.warning("no overview for session %s: %s", host.scope.session, error)
             return ""

@@ -37,7 +37,12 @@ LONG_TERM: Final = "memory"
 def current(rows: Iterable[FactRow]) -> list[FactRow]:
     """List the facts that hold now, oldest first: the newest version of each, without replaced and deleted ones."""
     latest = {(row.scope, row.id): row for row in rows}  # owners that imported the same folder share ids
-    return [row for row in latest.values() if row.superseded_by is None and not row.deleted]
+    return [row for row in latest.values() if does_hold(row)]
+
+
+def does_hold(row: FactRow) -> bool:
+    """Return whether the newest version of a fact holds: no other fact has replaced it, and nobody has retired it."""
+    return row.superseded_by is None and not row.deleted
 
 
 def as_of(rows: Iterable[FactRow], *, time: int) -> list[FactRow]:

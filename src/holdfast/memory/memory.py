@@ -561,7 +561,7 @@ class Memory:
         Args:
             scope: Who asks.
             across: Whose facts and sessions are included; by default those of the project, sessions as `reach_of` says.
-            cap: The most tokens; by default `recall.overview_tokens`.
+            cap: The most tokens; by default `recall.overview_tokens`, at most `recall.hard_cap_tokens`.
             has_own: Whether the session itself is listed: nothing of it is in the window any more.
             archive_tool: The name of the tool that shows archived messages, if the model has one.
             standing: Facts of the caller that go first.
@@ -569,10 +569,11 @@ class Memory:
         """
         from holdfast.memory.overview import make_overview  # noqa: PLC0415 - see above
 
+        recall = self.settings.recall
         return make_overview(
             self.store,
             scope,
-            cap=self.settings.recall.overview_tokens if cap is None else cap,
+            cap=min(recall.overview_tokens, recall.hard_cap_tokens) if cap is None else cap,
             marks=self.marks,
             across=True if across is None else across,
             has_sessions=self.reach_of(scope) if across is None else True,

@@ -66,7 +66,7 @@ def _note_rivals(hits: Sequence[FactHit], index: conflicts.FactIndex) -> list[Fa
     noted: list[FactHit] = []
     for hit in hits:
         note = ""
-        if hit.fact.superseded_by is None and not hit.fact.deleted:
+        if facts.does_hold(hit.fact):
             rivals = index.find_rivals(hit.fact)
             possible = index.find_possible_rivals(hit.fact, shown)
             note = conflicts.note_conflict(hit.fact, rivals, possible_rivals=possible)

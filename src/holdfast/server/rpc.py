@@ -188,9 +188,7 @@ def _make_overview(session: Session) -> str:
     memory = session._memory
     if find_recall_switch(memory.settings) or memory.store.read_messages(Select(scope=session.scope, limit=1)):
         return ""
-    recall = memory.settings.recall
-    cap = min(recall.overview_tokens, recall.hard_cap_tokens)
-    return memory.make_overview(scope=session.scope, cap=cap).text
+    return memory.make_overview(scope=session.scope).text
 
 
 @_method

@@ -42,10 +42,11 @@ _MAP: Final = "PRAGMA mmap_size = 268435456"
 """Long posting lists and blocks of vectors are read three times as fast. Encrypted pages cannot be mapped."""
 _PLAIN_HEADER: Final = b"SQLite format 3\0"
 _ENCRYPTED_HEADER: Final = b"Holdfast"
-_HEADER_BYTES: Final = 100
-_APPLICATION_AT: Final = 68
-"""Where the header of a SQLite file has the number of the program that it belongs to."""
 """As `cipher.HEADER`, which can only be imported if SQLCipher is installed."""
+_HEADER_BYTES: Final = 100
+"""The size of the header of a SQLite file."""
+_APPLICATION_AT: Final = 68
+"""Where that header has the number of the program that the file belongs to."""
 _PAUSE: Final = 0.01
 
 

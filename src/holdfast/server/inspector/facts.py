@@ -157,7 +157,7 @@ class Facts:
         for tenant in tenants:
             for row in self._engine._memory.store.read_facts(Select(scope=Scope(tenant=tenant), across=EVERYTHING)):
                 newest[row.scope, row.id] = row
-        holding = sum(does_hold(row) for row in newest.values())
+        holding = sum(versions.does_hold(row) for row in newest.values())
         return FactCount(holding=holding, over=len(newest) - holding)
 
     def _read_tenant(
@@ -183,7 +183,7 @@ class Facts:
             counts = recalls.get(owner, {})
             for key, history in facts.items():
                 row = history[-1]
-                holds = does_hold(row)
+                holds = versions.does_hold(row)
                 view = FactView(
                     row=row,
                     since=min(one.time for one in history if one.content == row.content),
@@ -300,15 +300,10 @@ def _group_together(newest: Sequence[FactRow], pairs: Collection[frozenset[str]]
             partners.setdefault(key, set()).update(pair - {key})
     found: dict[FactKey, list[FactRow]] = {}
     for row in newest:
-        if does_hold(row):
+        if versions.does_hold(row):
             for other in partners.get(row.id, ()):
                 found.setdefault((owner_of(row.scope), other), []).append(row)
     return found
-
-
-def does_hold(row: FactRow) -> bool:
-    """Return whether a fact holds: no other one has replaced it, and nobody has retired it."""
-    return row.superseded_by is None and not row.deleted
 
 
 def owner_of(scope: Scope) -> Scope:
