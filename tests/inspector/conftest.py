@@ -110,9 +110,11 @@ def serve(engine: Engine, *, outside: Outside = OUTSIDE) -> Iterator[Running]:
     while not server.started:
         threading.Event().wait(0.01)
     url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    yield Running(engine=engine, url=url, key_url=address(url, "secret"))
-    server.should_exit = True
-    thread.join()
+    try:
+        yield Running(engine=engine, url=url, key_url=address(url, "secret"))
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 @contextmanager
@@ -128,10 +130,12 @@ def open_page(browser: Any, running: Running, *, width: int = 1200, path: str | 
     page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: None if request.url.startswith(running.url) else complaints.append(request.url))
-    if path is not None:
-        page.goto(running.key_url + path)
-    yield page
-    context.close()
+    try:
+        if path is not None:
+            page.goto(running.key_url + path)
+        yield page
+    finally:
+        context.close()  # the server waits for its connections before it stops
     assert complaints == []
 
 

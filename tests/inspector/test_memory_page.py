@@ -78,6 +78,19 @@ def test_an_edit_can_be_undone_after_the_page_is_loaded_again(
     assert find(running, "账本每天六点").id == old.id
 
 
+def test_a_fact_that_is_stored_before_the_page_is_connected_is_shown(running: Running, browser: Any) -> None:
+    """The page is made first, and its script comes a moment later: what is stored between the two is not missed."""
+
+    def store_before(route: Any) -> None:
+        session_of(running).remember("The tide gate opens at 5:20.")
+        route.continue_()
+
+    with open_page(browser, running) as page:
+        page.route("**/static/inspector.js", store_before)
+        page.goto(running.key_url + "memory")
+        page.wait_for_selector(".fact .content:has-text('5:20')", timeout=20_000)
+
+
 def test_a_contradiction_that_was_settled_can_be_reported_again(running: Running, page: Any) -> None:
     """Also after the page is loaded again."""
     session = session_of(running)

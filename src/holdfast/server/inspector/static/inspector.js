@@ -234,28 +234,39 @@ document.addEventListener("submit", async (event) => {
 
 // --- live updates ------------------------------------------------------------------
 
-async function refresh() {
+const followers = [];
+function onStored(follow) {
+  followers.push(follow);
+}
+
+let drawn = Promise.resolve();
+function refresh() {
+  // One after the other: an answer that comes late must not replace a newer one.
+  drawn = drawn.then(draw, draw);
+  return drawn;
+}
+async function draw() {
   const page = document.body.dataset.page;
   const form = $("form[data-live]");
   const query = form ? new URLSearchParams([...new FormData(form)].filter(([, value]) => value)).toString() : "";
   // Rows that someone has scrolled to stay.
   if (page === "sessions" && $$("#sessions .row").length <= 60) await followList(query);
-  document.dispatchEvent(new CustomEvent("stored", { detail: query }));
+  for (const follow of followers) await follow(query);
   watchEnds();
 }
 
 for (const box of $$("[data-load]")) load(box.dataset.load).then((text) => { box.innerHTML = text; });
 
-const events = new EventSource("events");
-let isFirst = true;
-events.addEventListener("open", () => showLost(""));
-events.addEventListener("error", () => showLost("The connection to the server is lost: what you see may be old. If it was stopped, run `holdfast ui` again and open the address that it prints."));
-events.addEventListener("message", () => {
-  // The first one comes with the connection. A conversation may have gone on since its page was made.
-  if (!isFirst || document.body.dataset.page === "session") refresh();
-  isFirst = false;
-});
-addEventListener("pagehide", () => events.close());
+function followEvents() {
+  const events = new EventSource("events");
+  events.addEventListener("open", () => showLost(""));
+  events.addEventListener("error", () => showLost("The connection to the server is lost: what you see may be old. If it was stopped, run `holdfast ui` again and open the address that it prints."));
+  // The first one comes with the connection: something may have been stored since the page was made.
+  events.addEventListener("message", refresh);
+  addEventListener("pagehide", () => events.close());
+}
+// By then the scripts of all pages have said what they follow.
+document.addEventListener("DOMContentLoaded", followEvents);
 if ($("[data-pending]")) setTimeout(refresh, 400);
 if ($("[data-reload]")) setTimeout(() => location.reload(), 1500);
 
@@ -295,4 +306,4 @@ document.addEventListener("keydown", (event) => {
 });
 watchEnds();
 
-export { $, $$, act, join, keys, load, say, scopeOf, watchEnds };
+export { $, $$, act, join, keys, load, onStored, say, scopeOf, watchEnds };

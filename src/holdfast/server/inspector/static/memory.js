@@ -1,6 +1,6 @@
 // The memory page: choosing facts, editing one, and deciding contradictions.
 
-import { $, $$, act, join, load, scopeOf } from "./inspector.js";
+import { $, $$, act, join, load, onStored, scopeOf } from "./inspector.js";
 
 function itemOf(element) {
   const row = element.closest("[data-fact]");
@@ -105,12 +105,12 @@ document.addEventListener("keydown", (event) => {
 
 // --- what is new -----------------------------------------------------------------
 
-document.addEventListener("stored", async (event) => {
+onStored(async (query) => {
   const list = $("#facts");
   // Nothing is drawn again under someone who edits a fact or chooses facts, unless they have just changed something.
   if (!list || $(".editor:not([hidden])", list) || $(".fact .menu[open]", list)) return;
   if (chosen().length && document.activeElement !== document.body) return;
-  const text = await load(join("memory?rows=1", event.detail));
+  const text = await load(join("memory?rows=1", query));
   const kept = new Set(chosen().map(itemOf));
   list.innerHTML = text;
   for (const box of $$("[data-choose]")) box.checked = kept.has(itemOf(box));

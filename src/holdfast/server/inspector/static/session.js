@@ -1,7 +1,7 @@
 // The page of a session: its turns, the window of each, and why something was cut. The page works without it as well.
 
 import { findColumn } from "./chart.js";
-import { $, $$, join, keys, load, scopeOf, watchEnds } from "./inspector.js";
+import { $, $$, join, keys, load, onStored, scopeOf, watchEnds } from "./inspector.js";
 
 const page = $(".session-page");
 const slider = $("#turn");
@@ -205,7 +205,7 @@ document.addEventListener("click", async (event) => {
 
 // --- live updates ------------------------------------------------------------------
 
-document.addEventListener("stored", async () => {
+onStored(async () => {
   if ($("#messages .menu[open]")) return;
   const fresh = new DOMParser().parseFromString(await load(location.pathname + location.search), "text/html");
   if (!$(".session-page", fresh)) return;
