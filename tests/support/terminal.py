@@ -15,7 +15,7 @@ import ptyprocess
 
 from support.fork_server import Request
 from support.forked import can_fork, fork
-from support.waiting import PATIENCE
+from support.waiting import PATIENCE, until
 
 PROMPT = "› "
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07]*\x07|[=>])")
@@ -126,14 +126,24 @@ class Terminal:
 
     def leave(self) -> int:
         """Ctrl-D on an empty line, and its exit code."""
-        if not self.is_plain:
-            self.child.send("\x15")  # Ctrl-U: keys that answered no question wait at the prompt
+        if self.is_plain:
+            self.child.sendeof()
+            return self.end()
+        until(self._leave_prompt)
+        return self._read_exit_code()
+
+    def _leave_prompt(self) -> bool:
+        """Press Ctrl-D, and return whether the process ends: a key that comes while the prompt is drawn is lost."""
+        self.child.send("\x15")  # Ctrl-U: keys that answered no question wait at the prompt
         self.child.sendeof()
-        return self.end()
+        return bool(self.child.expect([pexpect.TIMEOUT, pexpect.EOF], timeout=1))
 
     def end(self) -> int:
         """Its exit code, waited for."""
         self.child.expect(pexpect.EOF)
+        return self._read_exit_code()
+
+    def _read_exit_code(self) -> int:
         self.seen.append(self.child.before)
         self.child.wait()  # the terminal is closed a moment before it has ended
         self.child.close()
