@@ -91,9 +91,17 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests into one order for all workers."""
+    """Put the tests into one order for all workers, and leave repeated variants to the night."""
     items.sort(key=lambda item: item.path.parts)
+    variants: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("variants"):
+            variants.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for found in variants.values():
+        for item in found[1:-1]:
+            item.add_marker(pytest.mark.nightly)
 
 
 def _has_tests(folder: Path) -> bool:

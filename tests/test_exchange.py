@@ -160,6 +160,7 @@ def refuse_above(tokens: int, *, stated: int | None = None) -> Callable[[dict[st
 
 
 class TestARequestThatFits:
+    @pytest.mark.variants
     @every_client
     @every_way
     def test_is_sent_as_it_came_and_its_reply_is_archived(
@@ -251,6 +252,7 @@ class TestARequestThatIsTooLong:
 
 
 class TestARefusedWindow:
+    @pytest.mark.variants
     @every_client
     @every_way
     def test_is_compacted_and_sent_again(
@@ -360,6 +362,7 @@ class TestTheSizeOfTheNextWindow:
         assert smaller is not None
         return exchange.window.report.total_tokens, smaller
 
+    @pytest.mark.variants
     @pytest.mark.parametrize(
         "refusal",
         [

@@ -207,6 +207,7 @@ def test_every_way_in_recalls_the_same(home: Path, way: Callable[[Path, str], An
     assert way(home, QUESTION) == Answer(quoted=(*PASSAGES, FACT), reason="")
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("question", "reason"),

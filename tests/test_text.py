@@ -217,6 +217,7 @@ class TestSpans:
 class TestHostileInput:
     """Text that is made to hurt. Quadratic work on so much would not come back."""
 
+    @pytest.mark.variants
     @pytest.mark.parametrize(
         "unit",
         [

@@ -32,6 +32,7 @@ NEW_FIELDS = {"question", "recall_texts", "recall_confidence", "recall_size", "r
 """Fields that records of earlier versions lack."""
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("conversation", TALKS.values(), ids=TALKS.keys())
 def test_each_past_request_is_the_one_that_was_sent(conversation: Talk, tmp_path: Path) -> None:
     """Also the requests of an earlier process, and of one next to it."""

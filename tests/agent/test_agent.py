@@ -330,6 +330,7 @@ class TestRoom:
         assert most == 1
         assert any("compaction.timeout_seconds" in notice for notice in fixture.view.notices)
 
+    @pytest.mark.variants
     @pytest.mark.parametrize("window", [4_096, 8_192])
     @pytest.mark.parametrize("word", ["word ", "字"])
     def test_a_flush_leaves_room_for_its_notes(self, fixture: AgentFixture, window: int, word: str) -> None:

@@ -95,6 +95,7 @@ def test_commands_show_what_has_no_date(tmp_path: Path) -> None:
     assert exported.count("The port was") == len(CLOCKS)
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("time", CLOCKS)
 def test_an_agent_takes_any_clock(tmp_path: Path, time: int) -> None:
     """A conversation in the terminal is kept, ended and begun again whatever the machine's clock says."""

@@ -55,6 +55,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
         yield one
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("host", HOSTS)
 def test_every_question_recalls_its_fact_and_no_text_of_the_host(engine: Engine, host: str) -> None:
     """As if the question had been asked alone."""
@@ -68,6 +69,7 @@ def test_every_question_recalls_its_fact_and_no_text_of_the_host(engine: Engine,
         assert DECOY not in recalled
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("host", HOSTS)
 def test_text_of_a_host_is_archived_and_nothing_else(tmp_path: Path, host: str) -> None:
     """It can be read with its message; no search finds it, no fact is made of it, and it is no title."""

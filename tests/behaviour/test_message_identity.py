@@ -75,6 +75,7 @@ def find(engine: Engine, text: str) -> MessageRow:
 class TestForgotten:
     """What follows a forgotten message is the same message as before."""
 
+    @pytest.mark.variants
     @pytest.mark.parametrize("place", range(6))
     def test_a_history_read_from_the_archive_continues(self, tmp_path: Path, opener: Opener, place: int) -> None:
         """Forget a message, start again, and continue as docs/agent-loop.md says."""
@@ -97,6 +98,7 @@ class TestForgotten:
             engine.session("s").assemble([*history, {"role": "user", "content": "Go on."}], limit=LIMIT)
             assert archived(engine) == expected + Counter(["And now?", "All is well.", "Go on."])
 
+    @pytest.mark.variants
     @pytest.mark.parametrize("place", range(5))
     @pytest.mark.parametrize("keeps", [True, False])
     def test_a_client_continues_with_its_own_history(self, tmp_path: Path, place: int, *, keeps: bool) -> None:

@@ -31,6 +31,7 @@ def ask(folder: Path, statements: list[str], question: str, *, cap: int = 4_000)
     return shown[start : shown.index("</recalled-context")]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("statements", "question", "new"),
     [

@@ -46,6 +46,7 @@ def wires(conversation: Sequence[Message], format: str) -> list[dict[str, Any]]:
     return [dict(wire) for message in conversation for wire in providers.render([message], format)]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("format", sorted(FORMATS))
 @pytest.mark.parametrize("kind", sorted(OVERSIZED))
 @pytest.mark.parametrize("has_reply", [True, False], ids=["error in the history", "nothing in between"])
@@ -117,6 +118,7 @@ def test_a_question_that_follows_the_window_is_not_blocked(session: Session) -> 
     assert window.tokens <= LIMIT
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("provider", sorted(FORMATS))
 def test_a_question_may_be_all_that_is_left_of_a_conversation(session: Session, provider: str) -> None:
     """The system prompt stays, and the host sends the question after it."""

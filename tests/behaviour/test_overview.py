@@ -76,6 +76,7 @@ class TestStart:
         assert parts["recall"] >= window.report.overview_tokens
         assert window.tokens == count_messages(window.messages)
 
+    @pytest.mark.variants
     @pytest.mark.parametrize("provider", sorted(FORMATS))
     @pytest.mark.parametrize("position", ["tail", "head"])
     def test_later_requests_send_it_byte_for_byte(self, tmp_path: Path, provider: str, position: str) -> None:

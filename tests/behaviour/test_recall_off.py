@@ -42,6 +42,7 @@ def changes(windows: list[Window], kind: str) -> list[str]:
     return [change.reason for window in windows for change in window.report.changes if change.kind == kind]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("reason", "has_model"),
     [*((reason, True) for reason in SWITCHES), *((reason, False) for reason in SWITCHES if reason != BY_CALL)],
@@ -61,6 +62,7 @@ def test_a_compaction_makes_room(tmp_path: Path, reason: str, has_model: bool) -
         assert FACT in str(windows[-1].request())
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("reason", "compaction"),
     [

@@ -70,6 +70,7 @@ def rows(engine: Engine) -> list[MessageRow]:
 
 
 class TestHistory:
+    @pytest.mark.variants
     @pytest.mark.parametrize("is_reopened", [False, True], ids=["running", "reopened"])
     @pytest.mark.parametrize("name", TEXTS)
     def test_a_reply_comes_back_in_another_form(self, tmp_path: Path, name: str, *, is_reopened: bool) -> None:

@@ -131,6 +131,7 @@ PIECES = (
 )
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("piece", [piece.replace("\t", " ") for piece in PIECES.split(" ")])
 def test_masking_takes_time_by_the_length_of_a_text(piece: str) -> None:
     """Twice the text takes about twice the time, and no text takes long."""
@@ -178,6 +179,7 @@ STRUCTURES = (
 )
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("piece", STRUCTURES)
 def test_masking_searches_a_text_a_few_times(piece: str) -> None:
     """A line with many marks of tables is searched for its ends once, not once for each mark."""

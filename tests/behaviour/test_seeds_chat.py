@@ -196,6 +196,7 @@ class TestMemoryCommand:
 class TestSilence:
     """What a model says when it has nothing to say."""
 
+    @pytest.mark.variants
     @pytest.mark.parametrize(
         ("pieces", "shown"),
         [

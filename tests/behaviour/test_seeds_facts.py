@@ -243,6 +243,7 @@ OFFERED = [
 ]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("tools", OFFERED)
 @pytest.mark.parametrize("mode", ["aggressive", "adaptive"])
 def test_a_pruned_result_names_a_tool_only_if_there_is_one(

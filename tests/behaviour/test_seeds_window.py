@@ -55,6 +55,7 @@ def pruned(engine: Engine, conversation: list[dict[str, Any]], provider: str) ->
 class TestCacheTtl:
     """`contextPruning` that no one set."""
 
+    @pytest.mark.variants
     @pytest.mark.parametrize(
         ("provider", "settings", "is_pruned"),
         [
@@ -83,6 +84,7 @@ class TestCacheTtl:
 class TestImages:
     """Image blocks are never trimmed."""
 
+    @pytest.mark.variants
     @pytest.mark.parametrize(("mode", "is_pruned"), [("adaptive", False), ("cache-ttl", False), ("aggressive", True)])
     def test_a_result_with_an_image_stays_except_in_aggressive(
         self, tmp_path: Path, mode: Any, *, is_pruned: bool

@@ -244,6 +244,7 @@ VALUES = {"text": "'x'", "bytes": "x'7b7d'", "number": "-7"}
 
 
 class TestARowThatIsSomethingElse:
+    @pytest.mark.variants
     @pytest.mark.parametrize("value", ["text", "bytes", pytest.param("number", marks=pytest.mark.nightly)])
     @pytest.mark.parametrize(("table", "columns"), COLUMNS, ids=[table for table, _ in COLUMNS])
     def test_nothing_but_our_own_errors(self, home: Path, table: str, columns: str, value: str) -> None:
@@ -506,6 +507,7 @@ def test_doctor_names_a_disk_that_is_almost_full(tmp_path: Path, call: Callable[
     assert f"{place}: only 2 MB of the disk are free: make room" in done.output
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     "arguments",
     [("export",), ("export", "--to", "markdown"), ("export", "--to", "folder"), ("backup",)],

@@ -71,6 +71,7 @@ def make_cases() -> Iterator[Any]:
             yield pytest.param(conversation, limit, id=f"{name}-{limit}", marks=() if is_quick else pytest.mark.nightly)
 
 
+@pytest.mark.variants
 @pytest.mark.untraced
 @pytest.mark.parametrize(("conversation", "limit"), list(make_cases()))
 def test_a_long_tool_loop(conversation: Talk, limit: int, engine: Engine) -> None:

@@ -52,6 +52,7 @@ def call(thing: Engine | Session | AsyncEngine | AsyncSession, name: str) -> Any
     return method(*ARGUMENTS.get(name, (ASKED,) if name == "preview" else ()), **options)
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("name", methods(Session))
 def test_a_session_of_a_closed_engine(tmp_path: Path, name: str) -> None:
     """Also `assemble`, which continues without a memory that fails."""

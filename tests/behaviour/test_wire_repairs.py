@@ -227,6 +227,7 @@ class TestRepairs:
 class TestEmptyMessages:
     """Some hosts send them."""
 
+    @pytest.mark.variants
     @pytest.mark.parametrize("content", ["", "  \n", None, []])
     @pytest.mark.parametrize("provider", ["openai_chat", "anthropic", "openai_responses", "gemini"])
     def test_they_are_archived_and_left_out_of_windows(self, engine: Engine, content: object, provider: str) -> None:

@@ -130,6 +130,7 @@ def run_rpc(engine: Engine) -> Run:
     return run
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("way", ["session", "hooks", "rpc"])
 def test_turns_of_work_get_small_blocks_or_none(engine: Engine, tmp_path: Path, way: str) -> None:
     """A command such as "run the tests again" gets none, and questions are answered as before."""

@@ -68,6 +68,7 @@ def test_sessions_are_many() -> None:
     assert len(chinese) >= 25
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("name", FILES)
 def test_every_session_has_the_answers_in_few_messages(name: str) -> None:
     """The pattern occurs, and not by chance."""

@@ -140,6 +140,7 @@ class TestVersion:
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
         assert not HEAVY & set(done.stderr.split())
 
+    @pytest.mark.variants
     @pytest.mark.parametrize(
         ("arguments", "needed"),
         [

@@ -199,6 +199,7 @@ def test_every_command_is_tried() -> None:
     assert {name.split()[0] for name in CASES} | OWN_WORDS >= COMMANDS.keys()
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("name", CASES)
 def test_no_control_character_reaches_the_screen(name: str, home: Home) -> None:
     """Whatever is in ids, names, paths, texts and errors: only line breaks and tabs are left of it."""
@@ -208,6 +209,7 @@ def test_no_control_character_reaches_the_screen(name: str, home: Home) -> None:
     assert not CONTROL.findall(shown), repr(CONTROL.sub(lambda found: f"<{found[0]!a}>", shown))[:600]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("name", ["show", "search", "sessions", "context", "timeline", "stats"])
 def test_json_is_whole_and_harmless(name: str, home: Home) -> None:
     """JSON escapes what a terminal would act on, and holds all of it."""

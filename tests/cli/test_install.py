@@ -113,6 +113,7 @@ class TestEveryHost:
         states = {row["host"]: row["state"] for row in json.loads(run("install", "--json").output)}
         assert set(states.values()) == {"not installed"}
 
+    @pytest.mark.variants
     @pytest.mark.parametrize("name", list(HOSTS))
     def test_doctor_names_the_state(self, home: Path, name: str) -> None:
         run("install", name)

@@ -187,6 +187,7 @@ def test_every_command_is_tried() -> None:
     assert {*SETTINGS_READ, *NO_SETTINGS_READ, "trust"} == set(COMMANDS)
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("command", sorted({*SETTINGS_READ, *NO_SETTINGS_READ}))
 def test_no_command_is_stopped(clone: Clone, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does what it does without the file, and says in one line what is ignored."""
@@ -218,6 +219,7 @@ def test_no_command_is_stopped(clone: Clone, command: str, monkeypatch: pytest.M
         assert not notes
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("kind", sorted(BROKEN_FILES))
 def test_no_kind_of_error_stops_a_command(clone: Clone, kind: str) -> None:
     """Whatever is in the file: the output is that of a folder without one, and the note is one short line."""

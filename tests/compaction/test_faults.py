@@ -105,6 +105,7 @@ def positions(mode: str) -> int:
     return len(model.prompts)
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", [*NO_SUMMARY, *BAD_SUMMARY])
 def test_one_wrong_answer_at_any_call(kind: str, mode: str) -> None:
@@ -119,6 +120,7 @@ def test_one_wrong_answer_at_any_call(kind: str, mode: str) -> None:
         assert summary.calls == len(model.prompts) <= MAX_CALLS
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", [*NO_SUMMARY, *BAD_SUMMARY])
 def test_wrong_answers_from_any_call_on(kind: str, mode: str) -> None:
@@ -129,6 +131,7 @@ def test_wrong_answers_from_any_call_on(kind: str, mode: str) -> None:
         checked(plan, wrong_at(position, wrong, last=MAX_CALLS), mode)
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("kind", NO_SUMMARY)
 def test_a_model_that_never_answers_ends_in_the_digest(kind: str) -> None:
     """No summary of it is ever kept: the digest stands for the history, and the warnings give the reason."""

@@ -49,6 +49,7 @@ def test_our_own_sessions_are_compacted(format_: str, path: Path) -> None:
     prove(talk_of(format_, path), window=2_000)
 
 
+@pytest.mark.variants
 @needs_data("transcripts")
 @pytest.mark.parametrize(("format_", "path"), REAL, ids=name)
 def test_real_sessions_are_compacted(format_: str, path: Path) -> None:

@@ -88,6 +88,7 @@ def make_cases() -> Iterator[Any]:
         yield pytest.param(format_, path, id=f"{format_}-{path.name}", marks=pytest.mark.nightly if is_large else ())
 
 
+@pytest.mark.variants
 @needs_data("transcripts")
 @pytest.mark.parametrize(("format_", "path"), list(make_cases()))
 def test_real_sessions_make_valid_windows(format_: str, path: Path) -> None:

@@ -217,6 +217,7 @@ NAMED = {
 }
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("stage", "environ"),
     [

@@ -166,6 +166,7 @@ def changing(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
     return Home(tmp_path, host, file, data)
 
 
+@pytest.mark.variants
 def test_every_file_is_the_same_byte_for_byte_after_a_removal(case: Home) -> None:
     """A second installation keeps what the first has written, and all comments of the user are in both."""
     assert len(CASES) >= 32
@@ -187,6 +188,7 @@ def test_every_file_is_the_same_byte_for_byte_after_a_removal(case: Home) -> Non
     assert case.snapshot() == before
 
 
+@pytest.mark.variants
 def test_what_the_user_adds_later_stays(changing: Home) -> None:
     """A comment at the end of the file is all that differs after the removal."""
     data = changing.path.read_bytes() if changing.path.exists() else None
@@ -200,6 +202,7 @@ def test_what_the_user_adds_later_stays(changing: Home) -> None:
         assert left == data + comment
 
 
+@pytest.mark.variants
 def test_what_the_user_adds_before_an_update_stays(changing: Home) -> None:
     """The installation has moved, so that the second one changes the file again."""
     changing.installer().install()

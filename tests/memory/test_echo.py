@@ -138,6 +138,7 @@ def test_no_tool_result_brings_a_block_back(disguise: Callable[[str], str]) -> N
     assert '"role": "user"' in row.message.results[0].text
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     "text",
     [

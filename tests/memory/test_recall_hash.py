@@ -42,6 +42,7 @@ def test_chinese_questions_are_answered_with_hash_vectors(tmp_path: Path, model:
         assert not engine.session("s").recall("鲸鱼怎么呼吸?").block
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("like", "cap"),
     [

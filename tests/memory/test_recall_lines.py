@@ -60,6 +60,7 @@ def check(home: Path, facts: Sequence[Planted]) -> None:
             assert (_missed(engine, facts), _too_large(engine)) == ([], [])
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("kind", lines.KINDS)
 def test_a_line_among_50_messages_is_recalled(tmp_path: Path, kind: str) -> None:
     """12 of 12 facts in 50 messages of 5,000 characters, and a few lines for a question about something else."""

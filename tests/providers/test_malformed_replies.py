@@ -130,6 +130,7 @@ def stream(format: str, body: dict[str, Any]) -> bytes:
     return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events) + b"data: [DONE]\n\n"
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("part", BAD, ids=json.dumps)
 @pytest.mark.parametrize("format", LISTS)
 def test_the_rest_of_a_reply_is_archived(tmp_path: Path, format: str, part: Any) -> None:

@@ -329,6 +329,7 @@ def _patterns() -> list[tuple[str, str]]:
     return formats + [(name, pattern) for name, pattern in items if isinstance(pattern, str)]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(("name", "pattern"), _patterns())
 def test_no_pattern_can_read_a_text_twice(name: str, pattern: str) -> None:
     """Every repeat is bounded, or else possessive, flat, and with nothing behind it that could fail."""
@@ -404,6 +405,7 @@ MAX_CALLS_PER_CHARACTER = 18
 MAX_CALLS_PER_TEXT = 1000  # whatever the text is: each word and each mark is searched once
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("piece", [piece for pieces in HOSTILE.values() for piece in pieces])
 def test_twice_the_text_is_twice_the_work(piece: str) -> None:
     """On hostile text the number of calls grows with its length, not faster."""
@@ -428,6 +430,7 @@ def _calls(text: str) -> int:
     return count
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("stem", [*load("secrets")["names"]["stems"], *load("secrets")["names"]["other stems"]])
 def test_dense_secret_words_take_a_bounded_number_of_steps(stem: str) -> None:
     """Text of nothing but secret words takes a bounded number of calls for each character, whatever separates them."""

@@ -51,6 +51,7 @@ def fail(server: Running, *said: str, body: dict[str, Any]) -> None:
 
 
 class TestAfterAResponse:
+    @pytest.mark.variants
     @streamed_and_not
     @pytest.mark.parametrize("is_restarted", [False, True], ids=["running", "restarted"])
     def test_a_request_is_repeated(self, start: Start, *, is_restarted: bool, stream: bool) -> None:

@@ -341,6 +341,7 @@ USER = ("", "[recall]\nautomatic = true", "[archive]\npath = '/srv/mine'")
 VARIABLES = ("", "HOLDFAST_HOME", "XDG_DATA_HOME", "HOLDFAST_ARCHIVE__PATH")
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("variable", VARIABLES)
 def test_the_folder_that_is_found_without_settings_is_that_of_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str

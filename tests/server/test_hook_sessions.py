@@ -43,6 +43,7 @@ def open_session(host: Host, name: str) -> dict[str, Any]:
     return {"session_id": name, "transcript_path": str(host.file.with_name(f"{name}.jsonl"))}
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("source", "ending"),
     [("startup", None), ("startup", "prompt_input_exit"), ("clear", "clear")],

@@ -173,6 +173,7 @@ class TestRequests:
             connection.sendall(f"{head}Expect: 100-continue\r\n\r\n".encode())
             assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
 
+    @pytest.mark.variants
     @pytest.mark.parametrize("path", PATHS)
     def test_one_that_decompresses_to_too_much_is_refused(self, small: Pair, path: str) -> None:
         for encoding, compress in ENCODINGS:

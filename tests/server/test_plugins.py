@@ -91,6 +91,7 @@ def long_history() -> list[dict[str, Any]]:
     return [*history, say("user", "Read the last log."), *use_tool("last", "18213 keys")]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("name", sorted(HOSTS))
 @pytest.mark.parametrize("fault", sorted(COMMANDS))
 def test_without_a_process_the_newest_messages_stay(tmp_path: Path, name: str, fault: str) -> None:
@@ -109,6 +110,7 @@ def test_without_a_process_the_newest_messages_stay(tmp_path: Path, name: str, f
         assert not warnings
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("name", sorted(HOSTS))
 @pytest.mark.parametrize("fault", sorted(COMMANDS))
 def test_memory_that_goes_on_failing_is_reported_once(tmp_path: Path, name: str, fault: str) -> None:

@@ -522,6 +522,7 @@ class TestAMemoryThatFails:
         """Count the tokens of a request."""
         return count_messages(providers.read_request(body, format=self.PATHS[path]))
 
+    @pytest.mark.variants
     @pytest.mark.parametrize("path", sorted(PATHS))
     @pytest.mark.parametrize("fault", ["deleted", "newer"])
     @pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])

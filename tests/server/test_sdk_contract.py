@@ -220,6 +220,7 @@ def test_errors_are_those_of_the_sdk(
     assert first.value.body == body
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("status", [429, 500, 529])
 def test_a_retry_is_archived_once(server: Running, ask: Ask, request: pytest.FixtureRequest, status: int) -> None:
     """The SDK tries again, as the provider's headers say."""
@@ -281,6 +282,7 @@ def test_images_reach_the_provider_as_they_came(
         assert not history or len(sent) < len(history)
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("api", ["messages", "chat", "responses"])
 @pytest.mark.parametrize("before", ["user", "assistant"])
 @pytest.mark.parametrize("turn", [2, 18])

@@ -122,6 +122,7 @@ def test_an_event_waits_for_the_server_of_its_memory(host: Host) -> None:
         until(lambda: not spool.names(folder))
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("command", [["serve", "--check"], ["serve", "--port", "0"], ["ui", "--no-open"]])
 def test_a_command_for_another_memory_names_both_and_the_fix(host: Host, command: list[str]) -> None:
     """It does not print the address of a server that shows the other one."""

@@ -93,6 +93,7 @@ class TestMeanwhile:
             assert f"0 of {COUNT:,} new segments are indexed" in store.progress
             assert [row.content for row in store.read_facts(Select(scope=EVERYONE))] == ["Use Stripe"]
 
+    @pytest.mark.variants
     @pytest.mark.parametrize(
         ("question", "number"),
         [

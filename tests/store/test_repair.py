@@ -67,6 +67,7 @@ class TestCheck:
         assert counts == {"messages": 700, "passages": 700, "facts": 20}
         assert path.read_bytes() == before
 
+    @pytest.mark.variants
     @pytest.mark.parametrize(
         ("statement", "part", "text"),
         [

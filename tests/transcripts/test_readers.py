@@ -162,6 +162,7 @@ class TestIdentity:
             assert assert_identical(read(path)) > 0
 
 
+@pytest.mark.variants
 @needs_data("transcripts")
 @real
 def test_real_files_are_read_without_faults(format_: str, path: Path) -> None:

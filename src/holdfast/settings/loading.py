@@ -155,6 +155,8 @@ def check_settings(settings: Settings) -> None:
                 raise SettingsError(f"expected a section, found a {found}", source=source.name, key=path)
             value = getattr(value, name)
             path = f"{path}.{name}".lstrip(".")
+        if value is row.default:
+            continue
         if row.secret and isinstance(value, str):
             raise SettingsError("expected Secret(...), found text", source=source.name, key=row.key)
         source.check(value, row, row.key, strict=True)

@@ -63,6 +63,7 @@ class TestFailures:
         (world.bin / "qmd").write_bytes(b"\0")
         assert "cannot be started" in reason(world.open().search("deploy"))
 
+    @pytest.mark.variants
     @pytest.mark.parametrize(
         ("order", "expected"),
         [
