@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -18,7 +19,7 @@ from holdfast.context.plan import HAS_BLOCK
 from holdfast.memory.recall import IN_WINDOW
 from holdfast.search.relevance import EAGERNESS
 from holdfast.server.inspector.past import Pasts, make_window, make_window_before
-from holdfast.server.inspector.why import explain_rule
+from holdfast.server.inspector.why import MAX_UNFOLDED, explain_rule
 from holdfast.server.inspector.window_view import RepairGroup, group_repairs, view_window
 from holdfast.session import Session
 from holdfast.settings import Embedding, Settings
@@ -286,6 +287,24 @@ class TestWhy:
         assert ">Turn 15</a>" in text[text.index("Where it came back") :]
         assert text.count("<h1") == 1
 
+    def test_many_turns_in_which_a_message_came_back_are_folded(self, client: httpx.Client, running: Running) -> None:
+        """By the way in which it did; the first ones are shown, and all others are behind one line."""
+        session = running.engine.session("often", project="/quay")
+        session.append([{"role": "user", "content": "The crane 起重机 lifts 40 tons."}])
+        for number in range(6):
+            question = f"How many tons does the crane 起重机 lift, attempt {number}?"
+            session.assemble([{"role": "user", "content": question}], limit=8_000)
+        past = Pasts(running.engine._memory.store).read(session.scope)
+        quoted = Counter(number for turn in past.turns for number in turn.source.quoted)
+        number, times = quoted.most_common(1)[0]
+        assert times > MAX_UNFOLDED
+        text = client.get(f"/why?session=often&project=/quay&message={number}").text
+        first, _, folded = text[text.index("Where it came back") :].partition("<details")
+        assert f"Quoted in the recalled block in {times} turns:" in first
+        assert first.count(">Turn ") == MAX_UNFOLDED
+        assert f"{times - MAX_UNFOLDED} more turn" in folded
+        assert folded.count(">Turn ") == times - MAX_UNFOLDED
+
     def test_scores_of_what_left_and_what_stayed(self, running: Running) -> None:
         """If relevance decided, both are shown."""
         session = running.engine.session("scored")
@@ -364,12 +383,15 @@ class TestWhy:
             history.append({"role": "assistant", "content": f"Bollard {number} is noted. " * 6})
         session.assemble(history, limit=64_000)
         session.compact(history, limit=64_000)
+        first = session.messages()[0].id
+        before = client.get(f"/why?session=compacted&message={first}").text
+        all_of_it = unescape(re.findall(r'href="(why\?[^"]*edit=[^"]*)"', before)[-1])
+        assert "What happened after the last turn" in client.get(f"/{all_of_it}").text
         asked = [*history, {"role": "user", "content": "Which bollard holds three tons?"}]
         session.assemble(asked, limit=64_000)
         text = client.get("/session?session=compacted&turn=2").text
         assert '<span class="state compacted">compacted</span>' in text
         assert "summary of what left" in text
-        first = session.messages()[0].id
         why = client.get(f"/why?session=compacted&message={first}").text
         assert "replaced by a summary" in why
         assert "turn 2</a>" in why

@@ -478,7 +478,7 @@ class Inspector:
                 "tokens": count_message(rows[0].message, count=session._resources.count),
                 "events": events,
                 "returns": why.list_returns(session, seen, number, after=first),
-                "max_returns": why.MAX_RETURNS,
+                "max_unfolded": why.MAX_UNFOLDED,
                 "rows": [],
             }
         else:

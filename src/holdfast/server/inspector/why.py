@@ -18,7 +18,11 @@ from holdfast.timeline import CUT_KINDS, PastTurn
 from holdfast.tokens import count_message
 
 MAX_RETURNS: Final = 50
-"""Turns in which a message came back that are listed."""
+"""Turns in which a message came back that are listed for each way."""
+MAX_UNFOLDED: Final = 3
+"""Of them, those that are not folded."""
+IN_BLOCK: Final = "quoted in the recalled block"
+IN_OVERVIEW: Final = "quoted in the overview"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,18 +56,7 @@ def list_changes(past: Past, turn: PastTurn, settings: Settings) -> list[ChangeV
         key = (edit.kind, edit.reason, rule)
         known = found.get(key)
         if known is None:
-            change = edit.change
-            found[key] = ChangeView(
-                kind=edit.kind,
-                edits=(one.number,),
-                reason=edit.reason,
-                rule=rule,
-                messages=edit.ids,
-                tokens_before=edit.tokens_before,
-                tokens_after=edit.tokens_after,
-                limit=change.limit if isinstance(change, Trimmed) else 0,
-                relevance=change.relevance if isinstance(change, Trimmed) else None,
-            )
+            found[key] = _make_change(one.number, edit, settings)
         else:
             found[key] = replace(
                 known,
@@ -73,6 +66,22 @@ def list_changes(past: Past, turn: PastTurn, settings: Settings) -> list[ChangeV
                 tokens_after=known.tokens_after + edit.tokens_after,
             )
     return list(found.values())
+
+
+def _make_change(number: int, edit: Edit, settings: Settings) -> ChangeView:
+    """Return one edit as a change."""
+    change = edit.change
+    return ChangeView(
+        kind=edit.kind,
+        edits=(number,),
+        reason=edit.reason,
+        rule=explain_rule(edit, settings),
+        messages=edit.ids,
+        tokens_before=edit.tokens_before,
+        tokens_after=edit.tokens_after,
+        limit=change.limit if isinstance(change, Trimmed) else 0,
+        relevance=change.relevance if isinstance(change, Trimmed) else None,
+    )
 
 
 _PRUNING_RULES: Final = {
@@ -194,12 +203,21 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Return:
-    """A turn in which a message that had left came back, and how."""
+    """A turn in which a message that had left came back, and the question that it came back for, if there is one."""
 
     turn: int
     time: int
-    how: str
     question: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Returns:
+    """The turns in which a message came back in one way, oldest first; `last` is the last of all `count` turns."""
+
+    how: str
+    count: int
+    last: int
+    shown: tuple[Return, ...]
 
 
 def list_events(session: Session, past: Past, message: int) -> list[Event]:
@@ -213,15 +231,7 @@ def list_events(session: Session, past: Past, message: int) -> list[Event]:
         if edit.kind not in CUT_KINDS and edit.kind not in {"restored", "pinned"}:
             continue
         turn = past.find_turn_of(one.number)
-        change = ChangeView(
-            kind=edit.kind,
-            edits=(one.number,),
-            reason=edit.reason,
-            rule=explain_rule(edit, session.settings),
-            messages=edit.ids,
-            tokens_before=edit.tokens_before,
-            tokens_after=edit.tokens_after,
-        )
+        change = _make_change(one.number, edit, session.settings)
         if turn is None:
             events.append(Event(change=change, turn=0, time=one.time))
             continue
@@ -257,29 +267,36 @@ def _find_score(relevance: Relevance | None, message: int) -> float | None:
     return dict(relevance.scores).get(message, 0.0)
 
 
-def list_returns(session: Session, past: Past, message: int, *, after: int) -> list[Return]:
-    """Return the turns in which a message came back, of those from `after` on, oldest first."""
+def list_returns(session: Session, past: Past, message: int, *, after: int) -> list[Returns]:
+    """Return how a message came back, and in which turns of those from `after` on; the way that was first is first."""
     store = session._memory.store
     ways: dict[str, tuple[PastTurn, str]] = {}
     for turn in past.turns:
         if message in turn.source.quoted:
-            ways[turn.key] = (turn, "quoted in the recalled block")
+            ways[turn.key] = (turn, IN_BLOCK)
     for one in past.edits:
         edit = one.edit
         if edit is None or one.number < 0 or message not in edit.ids:
             continue
-        how = {"recalled": "quoted in the recalled block", "overview": "quoted in the overview"}.get(edit.kind, "")
+        how = {"recalled": IN_BLOCK, "overview": IN_OVERVIEW}.get(edit.kind, "")
         if brings_back(edit):
             how = "back in the window: pinned" if edit.kind == "pinned" else "back in the window: the cut was undone"
         owner = past.find_turn_of(one.number)
         if how and owner is not None:
             ways.setdefault(owner.key, (owner, how))
-    found: list[Return] = []
+    groups: dict[str, list[PastTurn]] = {}
     for turn, how in sorted(ways.values(), key=lambda way: way[0].record):
-        if turn.number < after or len(found) == MAX_RETURNS:
-            continue
-        question = read_question(store, past, turn, read_report(store, turn, past.scope))
-        found.append(Return(turn=turn.number, time=turn.time, how=how, question=question))
+        if turn.number >= after:
+            groups.setdefault(how, []).append(turn)
+    found: list[Returns] = []
+    for how, turns in groups.items():
+        shown: list[Return] = []
+        for turn in turns[:MAX_RETURNS]:
+            question: tuple[str, ...] = ()
+            if how != IN_OVERVIEW:  # which is made for the project, and not for a question
+                question = read_question(store, past, turn, read_report(store, turn, past.scope))
+            shown.append(Return(turn=turn.number, time=turn.time, question=question))
+        found.append(Returns(how=how, count=len(turns), last=turns[-1].number, shown=tuple(shown)))
     return found
 
 
@@ -294,6 +311,9 @@ def find_change(session: Session, past: Past, edit: int) -> Event:
         for change in list_changes(past, turn, session.settings):
             if edit in change.edits:
                 return make_event(session._memory.store, past, change, turn)
+    one = past.by_number.get(edit)
+    if turn is None and one is not None and one.edit is not None:  # no request followed it yet
+        return Event(change=_make_change(edit, one.edit, session.settings), turn=0, time=one.time)
     raise InputError(f"there is no edit {edit} in session {session.id!r}")
 
 
