@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -105,6 +106,43 @@ def test_the_tools_over_standard_input_and_output(home: Path) -> None:
     with Engine.open(home, settings=Settings(), background=False) as engine:
         (fact,) = engine.session("s1", project="shop").facts()
         assert read_host(engine._memory.store, fact.scope) == "编辑器 editor"
+
+
+def test_every_line_gets_an_answer(home: Path) -> None:
+    """Also one that is no JSON, no request, or has half of a surrogate pair; blank lines and answers get none."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "client", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+
+    def call(number: int, tool: str, **arguments: str) -> str:
+        params = {"name": tool, "arguments": arguments, "_meta": meta}
+        return json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
+
+    lines = [
+        "this is not json",
+        "[]",
+        '{"jsonrpc": "2.0", "id": 5, "method": 7}',
+        "",
+        '{"jsonrpc": "2.0", "id": 6, "error": {"code": 1, "message": "an answer of the client"}}',
+        call(7, "memory_search", query="half \ud83d surrogate of the billing replica"),
+        call(8, "memory_store", content="半分 \ud83d は倉庫の鍵です"),
+    ]
+    command = ["mcp", "--home", str(home), "--project", "shop"]
+    with Holdfast[str](*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for line in lines:
+            process.stdin.write(f"{line}\n")
+        process.stdin.flush()
+        answers = [json.loads(process.stdout.readline()) for _ in range(5)]
+        assert process.communicate()[0] == ""
+    refused = [(one["id"], one["error"]["code"]) for one in answers if "error" in one]
+    assert refused == [(None, -32700), (None, -32600), (5, -32600)]
+    results = {one["id"]: one["result"]["structuredContent"] for one in answers if "result" in one}
+    assert "5433" in str(results[7]["excerpts"])
+    assert results[8]["content"] == "半分 \ufffd は倉庫の鍵です"
 
 
 def test_what_left_the_window_is_described_and_shown(tmp_path: Path) -> None:
@@ -227,6 +265,10 @@ def test_every_error_of_a_tool_says_the_fix(home: Path) -> None:
                     assert "pydantic" not in content.text
                 shown = await client.call_tool("memory_timeline", {})
                 assert not shown.is_error
+                half = [{"role": "user", "content": "half \ud83d surrogate"}]
+                engine.session("half", project="shop").append(half)
+                found = await client.call_tool("memory_search", {"query": "half surrogate"})
+                assert "half \ufffd surrogate" in str(found.structured_content)
                 forgotten = await client.call_tool("memory_forget", {"facts": ["nope"], "messages": [1]})
                 assert forgotten.structured_content == {"rows": 1, "missing": ["nope"]}
 

@@ -172,3 +172,13 @@ def test_almost_nothing_is_imported_before_the_first_answer() -> None:
     code = "import sys; from holdfast import command, mcp_start; print(*sys.modules)"
     modules = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
     assert not {"asyncio", "click", "dataclasses", "mcp", "numpy", "pathlib", "pydantic", "typing"} & modules
+
+
+def test_without_the_sdk_no_request_is_answered(tmp_path: Path) -> None:
+    """A client that gets the tools and no answer to its first call does not know why."""
+    code = "import sys; sys.modules['mcp'] = None; from holdfast import command; command.run()"
+    command = [sys.executable, "-c", code, "mcp", "--home", str(tmp_path)]
+    requests = "".join(json.dumps(one) + "\n" for one in SCRIPT.handshake_requests("2025-06-18"))
+    done = subprocess.run(command, input=requests, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "pip install 'holdfast-memory[mcp]'" in done.stderr

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
+import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    CallToolResult,
+    ErrorData,
+    InputRequiredResult,
+    JSONRPCError,
+    ToolAnnotations,
+    jsonrpc_message_adapter,
+)
 from pydantic import ValidationError
 
 from holdfast import __version__
@@ -23,6 +36,7 @@ from holdfast.hooks.hosts import name_product
 from holdfast.memory.passage_search import Hit
 from holdfast.session import Session
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
+from holdfast.text import replace_surrogates
 from holdfast.timeline import Cut
 
 _P = ParamSpec("_P")
@@ -167,7 +181,26 @@ class Forgotten:
 
 
 class _Server(MCPServer[Any]):
-    """An MCP server whose errors about arguments are a line for each argument, without addresses of the SDK's docs."""
+    """An MCP server that answers every line. Errors about arguments are without addresses of the SDK's docs."""
+
+    async def run_stdio_async(self) -> None:
+        """Serve standard input and output. The SDK gives no answer to a line that it cannot read."""
+        send, requests = anyio.create_memory_object_stream[SessionMessage | Exception]()
+        async with stdio_server() as (lines, answers), anyio.create_task_group() as tasks:
+
+            async def pass_on() -> None:
+                async with send:
+                    async for line in lines:
+                        read = _read_again(line) if isinstance(line, ValidationError) else line
+                        if isinstance(read, JSONRPCError):
+                            await answers.send(SessionMessage(read))
+                        else:
+                            await send.send(read)
+
+            tasks.start_soon(pass_on)
+            server = self._lowlevel_server
+            await server.run(requests, answers, server.create_initialization_options())
+            tasks.cancel_scope.cancel()
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
@@ -180,6 +213,31 @@ class _Server(MCPServer[Any]):
                 raise
             problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.__cause__.errors()]
             raise ToolError(f"wrong arguments of {name}: {'; '.join(problems)}") from error
+
+
+def _read_again(unread: ValidationError) -> SessionMessage | JSONRPCError | Exception:
+    """Read a line that the SDK refused: it may only have half of a surrogate pair, which JSON allows."""
+    problem = unread.errors()[0]
+    if problem["input"] == "\n":
+        return unread  # an empty line needs no answer
+    try:
+        if problem["type"] == "json_invalid":
+            text = json.dumps(json.loads(problem["input"]), ensure_ascii=False)
+            return SessionMessage(jsonrpc_message_adapter.validate_json(replace_surrogates(text), by_name=False))
+    except ValidationError:  # it is JSON
+        pass
+    except (ValueError, RecursionError) as error:
+        message = f"not JSON: {error}; send one JSON object in each line"
+        return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=PARSE_ERROR, message=message))
+    refusal = ErrorData(code=INVALID_REQUEST, message="not a request: send an object with jsonrpc, id and method")
+    return JSONRPCError(jsonrpc="2.0", id=_find_id(unread), error=refusal)
+
+
+def _find_id(unread: ValidationError) -> int | str | None:
+    """Return the id of a request that is not valid, if it has one."""
+    inputs = [problem["input"] for problem in unread.errors()]
+    ids = [one.get("id") for one in inputs if isinstance(one, dict)]
+    return next((one for one in ids if type(one) in {int, str}), None)
 
 
 def create_server(
@@ -208,8 +266,8 @@ def create_server(
         server.tool(annotations=_READ, structured_output=True)(_explain_errors(tool))
     server.tool(annotations=_WRITE, structured_output=True)(_explain_errors(tools.memory_store))
     server.tool(annotations=_ERASE, structured_output=True)(_explain_errors(tools.memory_forget))
-    server.resource("holdfast://sessions", mime_type="application/json")(tools.sessions)
-    server.resource("holdfast://facts", mime_type="application/json")(tools.facts)
+    server.resource("holdfast://sessions", mime_type="application/json")(_explain_errors(tools.sessions))
+    server.resource("holdfast://facts", mime_type="application/json")(_explain_errors(tools.facts))
     server.prompt()(what_did_we_decide)
     return server
 
@@ -220,11 +278,25 @@ def _explain_errors(tool: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable
     @wraps(tool)
     async def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         try:
-            return await tool(*args, **kwargs)
+            return _make_encodable(await tool(*args, **kwargs))
         except HoldfastError as error:
             raise ToolError(str(error)) from error
 
     return call
+
+
+def _make_encodable(value: _T) -> _T:
+    """Return a value that can be written as UTF-8: archived messages may have halves of surrogate pairs."""
+    made: Any = value
+    if isinstance(value, str):
+        made = replace_surrogates(value)
+    elif isinstance(value, list):
+        made = [_make_encodable(one) for one in value]
+    elif isinstance(value, dict):
+        made = {name: _make_encodable(one) for name, one in value.items()}
+    elif is_dataclass(value) and not isinstance(value, type):
+        made = replace(value, **{field.name: _make_encodable(getattr(value, field.name)) for field in fields(value)})
+    return made  # type: ignore[no-any-return]  # of the same type
 
 
 def what_did_we_decide(about: str) -> str:

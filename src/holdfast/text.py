@@ -300,6 +300,14 @@ ACTING: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a
 _CONTROL: Final = re.compile(f"[{ACTING}\ud800-\udfff]")
 
 
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def replace_surrogates(text: str) -> str:
+    """Replace halves of surrogate pairs, which JSON allows and UTF-8 does not have."""
+    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
+
+
 def printable(text: str, *, one_line: bool = False) -> str:
     """Replace characters that move the cursor, hide text or reverse it; with `one_line` also line breaks and tabs."""
     shown = _CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
