@@ -16,7 +16,8 @@ import pytest
 from mcp import Client, ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import Implementation, TextContent
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, Implementation, TextContent
 
 from holdfast import Engine
 from holdfast.mcp import create_server
@@ -233,15 +234,32 @@ WRONG_CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("memory_search", {}, "wrong arguments of memory_search: query: Field required"),
     ("memory_search", {"query": ""}, "give the words to search for"),
     ("memory_search", {"query": "port", "limit": "many"}, "limit: Input should be a valid integer"),
+    ("memory_search", {"query": "port", "limit": 0}, "limit: Input should be greater than or equal to 1"),
+    ("memory_search", {"query": "port", "limit": 51}, "limit: Input should be less than or equal to 50"),
+    (
+        "memory_search",
+        {"query": "port", "限": 1},
+        "memory_search: 限: there is no such argument; it takes query, limit",
+    ),
     ("memory_get", {"fact": ""}, "no current fact has the id '': memory_search lists ids"),
     ("memory_get", {"fact": "没有"}, "no current fact has the id '没有': memory_search lists ids"),
     ("memory_store", {"content": ""}, "give the fact in a sentence"),
     ("memory_store", {"content": "x", "type": "y"}, "type: Input should be 'decision', "),
+    ("memory_store", {"content": "鍵" * 2_001}, "at most 2,000 characters, and this one 2,001: "),
+    (
+        "memory_recall",
+        {"question": "port?", "max_tokens": 5},
+        "max_tokens: Input should be greater than or equal to 64",
+    ),
     ("memory_recall", {}, "wrong arguments of memory_recall: question: Field required"),
     ("memory_forget", {}, "give `facts` by id or `messages` by number; memory_search lists both"),
     ("memory_forget", {"facts": ["nope"], "messages": [999]}, "there is no nope, 999; memory_search lists"),
     ("memory_forget", {"messages": ["a"]}, "messages.0: Input should be a valid integer"),
-    ("archive_get", {"numbers": []}, "memory_search gives numbers"),
+    ("memory_forget", {"facts": [""]}, "an id is empty; memory_search lists ids"),
+    ("archive_get", {"numbers": []}, "no number is given; memory_search gives numbers"),
+    ("archive_get", {"numbers": [1], "around": 21}, "around: Input should be less than or equal to 20"),
+    ("archive_describe", {"last": 101}, "last: Input should be less than or equal to 100"),
+    ("memory_timeline", {"last": 0}, "last: Input should be greater than or equal to 1"),
     ("archive_get", {"numbers": [998, 999]}, "no archived message has one of these numbers: 998, 999; memory_search"),
     ("archive_describe", {"session": "nope"}, "no session 'nope': the resource holdfast://sessions lists them"),
     ("archive_expand", {"cut": 999}, "has no cut 999: archive_describe lists the numbers"),
@@ -263,6 +281,10 @@ def test_every_error_of_a_tool_says_the_fix(home: Path) -> None:
                     assert isinstance(content, TextContent)
                     assert message in content.text
                     assert "pydantic" not in content.text
+                    assert "Error executing" not in content.text
+                with pytest.raises(MCPError, match="Missing required arguments") as refused:
+                    await client.get_prompt("what_did_we_decide", {"subject": "ports"})
+                assert refused.value.code == INVALID_PARAMS
                 shown = await client.call_tool("memory_timeline", {})
                 assert not shown.is_error
                 half = [{"role": "user", "content": "half \ud83d surrogate"}]

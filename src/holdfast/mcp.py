@@ -8,25 +8,28 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from functools import wraps
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Annotated, Any, Final, ParamSpec, TypeVar
 
 import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    INVALID_PARAMS,
     INVALID_REQUEST,
     PARSE_ERROR,
     CallToolResult,
     ErrorData,
+    GetPromptResult,
     InputRequiredResult,
     JSONRPCError,
     ToolAnnotations,
     jsonrpc_message_adapter,
 )
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from holdfast import __version__
 from holdfast.aio import AsyncSession
@@ -38,6 +41,7 @@ from holdfast.session import Session
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
 from holdfast.text import replace_surrogates
 from holdfast.timeline import Cut
+from holdfast.turn import MIN_BLOCK
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -206,13 +210,32 @@ class _Server(MCPServer[Any]):
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
         """Call a tool."""
+        known = next(
+            (tool.input_schema["properties"] for tool in await self.list_tools() if tool.name == name), arguments
+        )
+        for argument in arguments:
+            if argument not in known:
+                raise ToolError(
+                    f"wrong arguments of {name}: {argument}: there is no such argument; it takes {', '.join(known)}"
+                )
         try:
             return await super().call_tool(name, arguments, context)
+        except UnexpectedToolError:
+            raise
         except ToolError as error:
             if not isinstance(error.__cause__, ValidationError):
-                raise
+                raise ToolError(str(error).removeprefix(f"Error executing tool {name}: ")) from error
             problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.__cause__.errors()]
             raise ToolError(f"wrong arguments of {name}: {'; '.join(problems)}") from error
+
+    async def get_prompt(
+        self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None
+    ) -> GetPromptResult | InputRequiredResult:
+        """Get a prompt. The SDK takes a wrong name or argument for a failure of the server."""
+        try:
+            return await super().get_prompt(name, arguments, context)
+        except ValueError as error:
+            raise MCPError(code=INVALID_PARAMS, message=str(error)) from error
 
 
 def _read_again(unread: ValidationError) -> SessionMessage | JSONRPCError | Exception:
@@ -315,10 +338,10 @@ class _Tools:
         self._owner = {"tenant": scope.tenant, "project": scope.project, "agent": scope.agent}
         self._session = AsyncSession(engine.session(scope.session, **self._owner))
 
-    async def memory_search(self, query: str, limit: int = 8) -> SearchResult:
+    async def memory_search(self, query: str, limit: Annotated[int, Field(ge=1, le=50)] = 8) -> SearchResult:
         """Search all earlier conversations of this project, and the facts that were kept."""
         recalled = await self._session.recall(query)
-        hits = await self._session.search(query, limit=max(1, min(limit, 50)))
+        hits = await self._session.search(query, limit=limit)
         return SearchResult(facts=[_fact(hit.fact) for hit in recalled.facts], excerpts=[_excerpt(hit) for hit in hits])
 
     async def memory_get(self, fact: str) -> StoredFact:
@@ -342,15 +365,19 @@ class _Tools:
             await asyncio.to_thread(self._session.sync._record_host, name_product(name) or name)
         return _fact(await self._session.remember(content, type=type))
 
-    async def memory_recall(self, question: str, max_tokens: int | None = None) -> RecallBlock:
+    async def memory_recall(
+        self, question: str, max_tokens: Annotated[int, Field(ge=MIN_BLOCK)] | None = None
+    ) -> RecallBlock:
         """Make the block of facts and passages that fits a question, under a token limit."""
-        found = await self._session.recall(question, cap=None if max_tokens is None else max(64, max_tokens))
+        found = await self._session.recall(question, cap=max_tokens)
         return RecallBlock(block=found.block, tokens=found.tokens, reason=found.reason)
 
     async def memory_forget(self, facts: list[str] | None = None, messages: list[int] | None = None) -> Forgotten:
         """Forget facts by id and messages by number, for good, with everything derived from them."""
         if not facts and not messages:
             raise ToolError("nothing is named: give `facts` by id or `messages` by number; memory_search lists both")
+        if facts and not all(facts):
+            raise ToolError("an id is empty; memory_search lists ids")
         count = 0
         missing: list[str] = []
         for fact in facts or ():
@@ -371,22 +398,24 @@ class _Tools:
             )
         return Forgotten(rows=count, missing=missing)
 
-    async def archive_get(self, numbers: list[int], around: int = 0) -> Messages:
+    async def archive_get(self, numbers: list[int], around: Annotated[int, Field(ge=0, le=20)] = 0) -> Messages:
         """Show archived messages whole, by the numbers that memory_search gives, with `around` neighbours each side."""
-        rows = await self._session.get(numbers, around=max(0, min(around, 20)))
+        if not numbers:
+            raise ToolError("no number is given; memory_search gives numbers")
+        rows = await self._session.get(numbers, around=around)
         if not rows:
-            shown = ", ".join(map(str, numbers)) or "none"
+            shown = ", ".join(map(str, numbers))
             raise ToolError(f"no archived message has one of these numbers: {shown}; memory_search gives numbers")
         return Messages(messages=[_message(row) for row in rows])
 
-    async def archive_describe(self, session: str = "", last: int = 10) -> Cuts:
+    async def archive_describe(self, session: str = "", last: Annotated[int, Field(ge=1, le=100)] = 10) -> Cuts:
         """List what left the window of a session: when, why, its size and its first words.
 
         `session` is the name of a session, by default the newest of this project; `last` is how many cuts to list, the
         newest ones. archive_expand shows one whole.
         """
         opened = await self._open(session)
-        cuts = await asyncio.to_thread(opened.describe_cuts, last=max(1, min(last, 100)))
+        cuts = await asyncio.to_thread(opened.describe_cuts, last=last)
         return Cuts(session=opened.id, cuts=[_cut(cut) for cut in cuts])
 
     async def archive_expand(self, cut: int, session: str = "", start: int = 0) -> ExpandedCut:
@@ -432,7 +461,7 @@ class _Tools:
         select = Select(scope=session.scope, limit=1)
         return bool(store.read_messages(select) or store.read_records(select))
 
-    async def memory_timeline(self, session: str = "", last: int = 10) -> Timeline:
+    async def memory_timeline(self, session: str = "", last: Annotated[int, Field(ge=1)] = 10) -> Timeline:
         """List the last requests of a session, by default the newest: tokens, what was cut, what was recalled."""
         opened = await self._open(session)
         reports = await asyncio.to_thread(opened.timeline)
@@ -445,7 +474,7 @@ class _Tools:
                 recalled=len(report.recalled) + len(report.recalled_facts),
                 warnings=list(report.warnings),
             )
-            for report in reports[-max(1, last) :]
+            for report in reports[-last:]
         ]
         return Timeline(requests=requests)
 

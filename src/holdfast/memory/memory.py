@@ -48,6 +48,8 @@ if TYPE_CHECKING:  # search and its vectors are imported by the first query, so 
 
 CALLER_MARK: Final = "@"
 """Stands between an agent and the caller of a server that other people use too: `main@k-3f2a…`."""
+MAX_FACT_CHARS: Final = 2_000
+"""Characters that a fact may have: a sentence, which is shown whole in recalled blocks, overviews and lists."""
 _EMBED_BATCH: Final = 256
 _NO_LIMIT: Final = 2**62
 _MAX_TAKEN_OVER: Final = 2_000
@@ -295,6 +297,11 @@ class Memory:
             slot = redact(slot)
         if not words.strip():
             raise InputError("there is nothing to remember: give the fact in a sentence")
+        if len(words) > MAX_FACT_CHARS:
+            raise InputError(
+                f"a fact has at most {MAX_FACT_CHARS:,} characters, and this one {len(words):,}: say it in a sentence. "
+                "Long text belongs in a message: messages are archived whole and searched"
+            )
         if type not in get_args(FactType):
             raise InputError(f"type={type!r}: a fact is one of {', '.join(get_args(FactType))}")
         own = {row.id: row for row in self.facts(scope=scope)}
