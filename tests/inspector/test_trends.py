@@ -194,6 +194,38 @@ def test_a_chart_without_any_number_says_none(costly: Running) -> None:
     assert "dollars" not in cuts
 
 
+@pytest.mark.parametrize(
+    ("totals", "says"),
+    [
+        (Totals(replies=2, unpriced=("mine", "我的")), "Unknown: there is no price for mine, 我的."),
+        (Totals(turns=TurnSum(turns=1, sent=300)), "Not reported:"),
+        (Totals(), ""),
+    ],
+)
+def test_a_chart_of_costs_that_are_not_known_says_so(totals: Totals, says: str) -> None:
+    """The word "None" would read as free of charge."""
+    chart = draw_charts(make_bars([(date(2026, 11, 17), totals)]))[0]
+    assert chart.drawing is None
+    assert chart.empty.startswith(says)
+    assert bool(chart.empty) == bool(says)
+
+
+def test_sessions_of_unknown_cost_are_not_among_those_that_cost_most(running_alone: Running) -> None:
+    """If no cost is known, the list is by what was sent, and says that."""
+    free = running_alone.engine.session("unpriced 无价")
+    window = free.assemble([say("user", "Where is the buoy? 浮标在哪里?")], limit=8_000)
+    free.append([say("assistant", "West.", model="<b>mine</b>")], after=window.place)
+    text = get(running_alone, "trends")
+    assert "<h2>Sessions that sent most, in 30 days</h2>" in text
+    assert "Unknown: there is no price for &lt;b&gt;mine&lt;/b&gt;." in text
+    paid = running_alone.engine.session("priced")
+    window = paid.assemble([say("user", "And the pier?")], limit=8_000)
+    paid.append([say("assistant", "East.", model=MODEL)], after=window.place)
+    table = get(running_alone, "trends").split("<h2>Sessions that cost most")[1].split("</table>")[0]
+    assert "And the pier?" in table
+    assert "Where is the buoy?" not in table
+
+
 def test_figures_are_short() -> None:
     """A person reads them."""
     assert [dollars(amount) for amount in (0, 0.0123, 0.5, 1234.5)] == ["$0", "$0.0123", "$0.50", "$1,234.50"]

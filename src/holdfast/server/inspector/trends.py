@@ -29,7 +29,7 @@ DEFAULT_DAYS: Final = 30
 MAX_BARS: Final = 92
 """More days than these are drawn as weeks."""
 MAX_SESSIONS: Final = 12
-"""Sessions in the list of the costliest ones."""
+"""Sessions in the list of those that cost most."""
 UPDATE_SECONDS: Final = 0.05
 """How long a page adds up what is new before it is shown; a thread does the rest."""
 CHART: Final = (720, 120)
@@ -100,7 +100,7 @@ class Chart:
     """A chart with its title, its drawing, the labels of its axes, and its series.
 
     `shown` are the numbers of the last column that has any, which the page names until another one is chosen. If no
-    column has any, there is no drawing.
+    column has any, there is no drawing, and `empty` says why, if it is not that there was nothing.
     """
 
     title: str
@@ -112,7 +112,7 @@ class Chart:
     has_all_labels: bool
     series: Sequence[Series]
     shown: str = ""
-    note: str = ""
+    empty: str = ""
 
 
 class Figures:
@@ -188,7 +188,10 @@ class Figures:
         if days > DEFAULT_DAYS:
             rows.append((f"Last {days} days", _sum_last(by_day, days)))
         rows.append(("Since the beginning", everything))
-        costliest = sorted(sessions.items(), key=lambda pair: (-pair[1].cost, -pair[1].prompt, -pair[1].turns.sent))
+        has_costs = any(totals.cost for totals in sessions.values())
+        largest = sorted(sessions.items(), key=lambda pair: (-pair[1].cost, -pair[1].turns.sent, -pair[1].prompt))
+        if has_costs:
+            largest = [(scope, totals) for scope, totals in largest if totals.cost]
         return {
             "days": days,
             "periods": PERIODS,
@@ -199,7 +202,8 @@ class Figures:
             "bars": bars[::-1],
             "models": sorted(models.items(), key=lambda pair: (-pair[1].cost, -pair[1].prompt, pair[0])),
             "hosts": figures.group(sessions, name_hosts(store, tenants)),
-            "sessions": [(scope, self._title(scope), totals) for scope, totals in costliest[:MAX_SESSIONS]],
+            "sessions": [(scope, self._title(scope), totals) for scope, totals in largest[:MAX_SESSIONS]],
+            "has_costs": has_costs,
             "prices_date": PRICES_DATE,
             "is_empty": everything == Totals(),
         }
@@ -237,7 +241,7 @@ def draw_charts(bars: Sequence[Bar]) -> list[Chart]:
         total=describe_cost(figures.add_all(totals)),
     )
     return [
-        _draw("Cost", bars, [cost], dollars),
+        _draw("Cost", bars, [cost], dollars, empty=explain_no_cost(figures.add_all(totals))),
         _draw(
             "Tokens sent and saved",
             bars,
@@ -267,11 +271,14 @@ def draw_charts(bars: Sequence[Bar]) -> list[Chart]:
             "Recalls",
             bars,
             [
-                series("recall", "without a later tool call", lambda each: each.turns.recalls - each.turns.followed),
-                series("followed", "with a later tool call", lambda each: each.turns.followed),
+                series(
+                    "recall",
+                    "after which the model called no tool of memory",
+                    lambda each: each.turns.recalls - each.turns.followed,
+                ),
+                series("followed", "after which it did, for the same question", lambda each: each.turns.followed),
             ],
             shorten_number,
-            note="A later tool call: the model then called a tool of memory for the same question.",
         ),
         _draw(
             "Errors",
@@ -283,6 +290,18 @@ def draw_charts(bars: Sequence[Bar]) -> list[Chart]:
             shorten_number,
         ),
     ]
+
+
+def explain_no_cost(totals: Totals) -> str:
+    """Say why nothing is known of a cost; empty if there is one, or nothing was used."""
+    match describe_cost(totals):
+        case "unknown":
+            models = ", ".join(model or "a model without a name" for model in totals.unpriced)
+            return f"Unknown: there is no price for {models}. The setting model.prices can name it."
+        case "not reported":
+            return "Not reported: no reply said how many tokens it used."
+        case _:
+            return ""
 
 
 def name_unit(days: int) -> str:
@@ -302,7 +321,7 @@ def make_bars(days: Sequence[tuple[date, Totals]]) -> list[Bar]:
     return bars
 
 
-def _draw(title: str, bars: Sequence[Bar], series: Sequence[Series], form: Format, *, note: str = "") -> Chart:
+def _draw(title: str, bars: Sequence[Bar], series: Sequence[Series], form: Format, *, empty: str = "") -> Chart:
     """Draw stacked columns. The labels of the axes are text next to the drawing, which is stretched."""
     width, height = CHART
     sums = [sum(values) for values in zip(*(each.values for each in series), strict=True)]
@@ -345,7 +364,7 @@ def _draw(title: str, bars: Sequence[Bar], series: Sequence[Series], form: Forma
         has_all_labels=len(labels) == len(bars),
         series=series,
         shown=lines[used[-1]] if used else "",
-        note=note,
+        empty=empty,
     )
 
 
