@@ -86,7 +86,8 @@ def test_a_row_says_what_a_session_is_about(client: httpx.Client) -> None:
         ("sort=model", ["9b1f", "77aa", "c0de"]),
         ("sort=project", ["c0de", "77aa", "9b1f"]),
         ("sort=messages", ["c0de", "77aa", "9b1f"]),
-        ("sort=tokens&order=reverse", ["9b1f", "77aa", "c0de"]),
+        ("sort=read&order=reverse", ["9b1f", "77aa", "c0de"]),
+        ("sort=sent", ["c0de", "77aa", "9b1f"]),
         ("sort=nosuch", ["c0de", "77aa", "9b1f"]),
         ("host=Codex", ["77aa"]),
         ("model=claude-sonnet-4-5", ["9b1f"]),
@@ -98,6 +99,26 @@ def test_a_row_says_what_a_session_is_about(client: httpx.Client) -> None:
 def test_sorted_and_filtered(client: httpx.Client, query: str, expected: list[str]) -> None:
     """By every column and every field above the list."""
     assert names(client.get(f"/sessions?{query}").text) == expected
+
+
+def test_tokens_that_we_count_and_those_that_models_report_are_two_columns(running_alone: Running) -> None:
+    """One column of both, and an order by it, would compare two things; what is not known is a dash, and not blank."""
+    engine = running_alone.engine
+    session = engine.session("small report 小")
+    window = session.assemble([{"role": "user", "content": "Weigh the anchor. " * 100}], limit=8_000)
+    usage = Usage(input=11, output=3)
+    reply = Message(role="assistant", parts=(Text(text="Done."),), model="<b>mine</b>", usage=usage)
+    session.append([reply], after=window.place)
+    engine.session("no report").assemble([{"role": "user", "content": "Lower the sail."}], limit=8_000)
+    engine.session("imported").append([{"role": "user", "content": "Paint the mast."}])
+    with httpx.Client(base_url=running_alone.key_url) as client:
+        text = client.get("/sessions?sort=sent").text
+    rows = [
+        re.findall(r'<td class="number[^>]*>(?:<span class="meta">)?([^<]*)<', row) for row in text.split("<tr ")[1:]
+    ]
+    assert [row[1:] for row in rows] == [[rows[0][1], "11", "unknown"], [rows[1][1], "–", "–"], ["–", "–", "–"]]
+    assert int(rows[0][1]) > int(rows[1][1]) > 0
+    assert "how full it was</span> in each of the last 48 requests" in text
 
 
 def test_filters_work_before_paging(tmp_path: Path) -> None:
@@ -128,11 +149,11 @@ def test_sorting_and_filtering_by_hand(running: Running, browser: Any) -> None:
     """A click on a heading, a second one for the other direction, and a choice above; the address keeps all of it."""
     with open_page(browser, running) as page:
         page.goto(running.key_url)
-        page.click("[data-sort='tokens']")
-        page.wait_for_selector("th[aria-sort='descending'] [data-sort='tokens']")
+        page.click("[data-sort='read']")
+        page.wait_for_selector("th[aria-sort='descending'] [data-sort='read']")
         assert "Add an index" in page.locator("#sessions .row").first.inner_text()
-        page.click("[data-sort='tokens']")
-        page.wait_for_selector("th[aria-sort='ascending'] [data-sort='tokens']")
+        page.click("[data-sort='read']")
+        page.wait_for_selector("th[aria-sort='ascending'] [data-sort='read']")
         assert "Move the order events" in page.locator("#sessions .row").first.inner_text()
         page.select_option("select[name='host']", "Codex")
         page.wait_for_selector("#sessions .counts:has-text('1 session')")

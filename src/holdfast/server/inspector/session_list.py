@@ -52,11 +52,6 @@ class Listed:
     time: int = 0
     totals: Totals = field(default_factory=Totals)
 
-    @property
-    def tokens(self) -> int:
-        """The tokens of all requests: as the provider counted them, else by our counter."""
-        return self.totals.prompt or self.totals.turns.sent
-
     def matches(self, params: Params, *, since: int) -> bool:
         """Return whether it is one of those that the filters name."""
         wanted = {
@@ -103,8 +98,9 @@ SORTS: Final[Mapping[str, Callable[[Listed], object]]] = {
     "time": lambda one: -one.time,
     "messages": lambda one: -one.messages,
     "turns": lambda one: -one.totals.turns.turns,
-    "tokens": lambda one: -one.tokens,
-    "cost": lambda one: -one.totals.cost,
+    "sent": lambda one: -one.totals.turns.sent,
+    "read": lambda one: -one.totals.prompt,
+    "cost": lambda one: (-one.totals.cost, -one.totals.turns.sent),
 }
 """What the list can be sorted by, besides the title; the first click on a number shows the largest first."""
 

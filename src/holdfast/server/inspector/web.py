@@ -178,6 +178,7 @@ def make_pages() -> Environment:
         "relevance_scale": draw.relevance_scale,
         "parts": draw.PARTS,
         "max_left": window_view.MAX_LEFT,
+        "max_spark": data.SPARK,
         "version": __version__,
         "fact_types": facts.FACT_TYPES,
         "score_parts": score_parts,
