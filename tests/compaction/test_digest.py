@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from holdfast.compaction import sections
 from holdfast.compaction.digest import make_digest, outline, split_turns
@@ -204,6 +205,28 @@ def test_a_request_without_a_final_reply_is_not_done() -> None:
     assert second["### Done"] == ["- (going on) → All keys are rotated."]
     assert "### In Progress" not in second
     assert second["## Next Steps"] == ["- Wait for the next request"]
+
+
+def test_a_request_that_is_finished_in_what_is_kept_is_done() -> None:
+    """The cut may be within a turn: the reply that ends it stays in the window, and nothing is asked for again."""
+    messages = [user("Check the tide tables."), reply("", call("a", "bash", command="ls")), results(answer("a"))]
+    kept = [reply("The tables are right."), user("现在检查港口地图"), reply("地图也正确。")]
+    activity = find_activity(messages)
+    first = outline(messages, activity=activity, request="现在检查港口地图", kept=kept)
+    text = sections.pack(chain.from_iterable(first.values()), limit=2_000, count=count_text)
+    found = parse(text)
+    assert found["### Done"] == ["- Check the tide tables. → The tables are right."]
+    assert "### In Progress" not in found
+    assert found["## Next Steps"] == ["- Wait for the next request"]
+    later = parse(made(kept, previous=text))
+    assert later["### Done"] == [*found["### Done"], "- 现在检查港口地图 → 地图也正确。"]
+
+
+def test_the_next_step_is_the_last_request_of_all() -> None:
+    """Not the last one that is summarised, if a later one is kept."""
+    messages = [user("Check the tide tables."), reply("The tables are right.")]
+    groups = outline(messages, activity=find_activity(messages), request="Draw the map.", kept=[user("Draw the map.")])
+    assert groups["## Next Steps"][0].lines == ("- Finish the last request: Draw the map.",)
 
 
 def test_decisions_are_whole_sentences() -> None:

@@ -39,6 +39,8 @@ _OPEN: Final = "### In Progress"
 _BLOCKED: Final = "### Blocked"
 _WAITING: Final = "called, not answered"
 _UNFINISHED: Final = "not finished"
+_GOING_ON: Final = "(going on)"
+"""Stands for the request of a turn whose beginning is not here."""
 _MAX_NEW_NAMES: Final = 40
 """The maximum number of identifiers from new messages."""
 _MAX_NAMES: Final = 60
@@ -107,12 +109,20 @@ def make_digest(
 
 
 def outline(
-    messages: Sequence[Message], *, activity: Activity, previous: str = "", request: str = ""
+    messages: Sequence[Message],
+    *,
+    activity: Activity,
+    previous: str = "",
+    request: str = "",
+    kept: Sequence[Message] = (),
 ) -> dict[str, tuple[Section, ...]]:
-    """Make the sections of the digest by heading, the last request first; a section may be empty."""
+    """Make the sections of the digest by heading, the last request first; a section may be empty.
+
+    `kept` are the messages after these, which stay in the window: a request may be finished there.
+    """
     old: dict[str, list[str]] = defaultdict(list, parse(without_lists(previous)))
-    turns = split_turns(messages)
-    known = _Known(turns, activity, old, request)
+    turns = split_turns([*messages, *_end_turn(kept)])
+    known = _Known(turns, activity, old, request, is_waiting=_is_finished([*messages, *kept]))
     names = list_identifiers(messages[-_MAX_SEARCHED:], limit=_MAX_NEW_NAMES)
     # Long requests are pasted text, with rules that are not the user's.
     own_requests = [turn.request for turn in turns if len(turn.request) <= _MAX_REQUEST]
@@ -128,7 +138,7 @@ def outline(
         last: known.quote_request(),
         goal: old[goal] or _find_goal(turns),
         limits: _make_list(old[limits], _select(own_requests, "rule")),
-        _DONE: _make_list(old[_DONE], _log_turns(turns, is_finished=True)),
+        _DONE: _make_list(old[_DONE], known.list_done()),
         _OPEN: known.list_open(),
         decided: _make_list(old[decided], _select(texts, "decision", "choice", "correction", "cause")),
         following: known.find_next_steps(old[following]),
@@ -149,6 +159,22 @@ def outline(
     return groups
 
 
+def _end_turn(kept: Iterable[Message]) -> list[Message]:
+    """Return the messages that end the turn before them: those before the next request."""
+    found: list[Message] = []
+    for message in kept:
+        if message.role == "user" and own_words(message):
+            break
+        found.append(message)
+    return found
+
+
+def _is_finished(messages: Iterable[Message]) -> bool:
+    """Return whether the last request of a conversation has its final reply."""
+    turns = split_turns(messages)
+    return bool(turns) and turns[-1].is_finished
+
+
 def _find_goal(turns: Iterable[Turn]) -> list[str]:
     """Return the first request that is not short, as one line; empty if there is none."""
     for turn in turns:
@@ -160,7 +186,8 @@ def _find_goal(turns: Iterable[Turn]) -> list[str]:
 def outline_plan(plan: CompactionPlan) -> dict[str, tuple[Section, ...]]:
     """Make the sections of the digest of everything that a plan summarises."""
     messages = [item.message for item in plan.summarised]
-    return outline(messages, activity=plan.activity, previous=plan.previous, request=plan.request)
+    kept = [item.message for item in plan.kept_after]
+    return outline(messages, activity=plan.activity, previous=plan.previous, request=plan.request, kept=kept)
 
 
 def _nest(parent: Section, *children: Section) -> tuple[Section, ...]:
@@ -174,12 +201,21 @@ def _nest(parent: Section, *children: Section) -> tuple[Section, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The sources of a digest's sections. `old` is the previous summary, by heading."""
+    """The sources of a digest's sections.
+
+    Attributes:
+        turns: The turns of what is summarised, the last one with its end.
+        activity: What was done in them.
+        old: The previous summary, by heading.
+        request: The last request of the user, which may be a later one.
+        is_waiting: Whether the last request has its final reply.
+    """
 
     turns: Sequence[Turn]
     activity: Activity
     old: Mapping[str, Sequence[str]]
     request: str
+    is_waiting: bool
 
     def quote_request(self) -> list[str]:
         """Quote the last request; if it is short ("go on"), with the request that it continues."""
@@ -194,6 +230,16 @@ class _Known:
                     lines.append(f"(after: {one_line(earlier, _MAX_GOAL)})")
                     break
         return [line for line in lines if line.strip()]
+
+    def list_done(self) -> list[str]:
+        """List the finished turns. The end of one that the previous summary lists with its reply is not listed again."""
+        found: list[str] = []
+        for line in _log_turns(self.turns, is_finished=True):
+            reply = line.removeprefix(_GOING_ON)
+            is_known = reply != line and any(old.endswith(reply) for old in self.old[_DONE])
+            if not is_known:
+                found.append(line)
+        return found
 
     def list_open(self) -> tuple[str, ...]:
         """List what is open: by the previous summary, by the turns, and by the tool calls.
@@ -227,11 +273,11 @@ class _Known:
             return old
         if not turns:
             return ()
-        last = turns[-1]
-        if last.is_finished:
+        if self.is_waiting:
             return ("- Wait for the next request",)
-        if last.request:
-            return (f"- Finish the last request: {one_line(last.request, _MAX_QUESTION)}",)
+        request = self.request or turns[-1].request
+        if request:
+            return (f"- Finish the last request: {one_line(request, _MAX_QUESTION)}",)
         return ("- Go on with the last request",)
 
 
@@ -257,7 +303,7 @@ def _log_finished(turn: Turn) -> str:
     """Return a turn as one line; empty for a short request that got no answer."""
     if not turn.answer and _is_short(turn.request):
         return ""
-    request = one_line(turn.request, _MAX_QUESTION) or "(going on)"
+    request = one_line(turn.request, _MAX_QUESTION) or _GOING_ON
     return f"{request} → {_shorten_answer(turn) or '(no reply)'}"
 
 

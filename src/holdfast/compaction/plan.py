@@ -112,6 +112,12 @@ class CompactionPlan:
         return None
 
     @property
+    def kept_after(self) -> tuple[Item, ...]:
+        """The messages that are kept and come after what is summarised; pinned ones may be older."""
+        last = max(self.ids, default=0)
+        return tuple(item for item in self.kept if item.kind == "message" and item.id > last)
+
+    @property
     def splits_turn(self) -> bool:
         """Whether the cut goes through a turn."""
         return bool(self.prefix)
