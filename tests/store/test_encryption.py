@@ -235,6 +235,29 @@ def test_a_plain_store_with_the_setting_names_the_command(tmp_path: Path) -> Non
     assert read(path, key=None) == written
 
 
+@pytest.mark.parametrize(
+    ("stored", "others", "problem"),
+    [
+        (None, [KEY], "is not encrypted"),
+        (KEY, [None, OTHER_KEY], "is encrypted|is not the key of this store"),
+    ],
+)
+def test_a_refused_opening_does_not_disturb_one_that_is_open(
+    stored: Secret | None, others: list[Secret | None], problem: str, tmp_path: Path
+) -> None:
+    """Two libraries in one process do not know each other's locks: the log of the other would be deleted."""
+    path = tmp_path / "store.db"
+    with SqliteStore(path, key=stored) as store:
+        store.add_messages([make_message("before")])
+        files = sorted(tmp_path.iterdir())
+        for other in others:
+            with pytest.raises(EncryptionError, match=problem):
+                SqliteStore(path, key=other)
+        assert sorted(tmp_path.iterdir()) == files
+        store.add_messages([make_message("之后")])
+    assert read(path, key=stored) == ["before", "之后"]
+
+
 def test_an_empty_file_is_not_encrypted_by_accident(tmp_path: Path) -> None:
     """Two processes could give it two salts."""
     path = tmp_path / "store.db"

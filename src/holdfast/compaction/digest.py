@@ -232,7 +232,7 @@ class _Known:
         return [line for line in lines if line.strip()]
 
     def list_done(self) -> list[str]:
-        """List the finished turns. The end of one that the previous summary lists with its reply is not listed again."""
+        """List the finished turns. The end of one that the previous summary lists with its reply is left out."""
         found: list[str] = []
         for line in _log_turns(self.turns, is_finished=True):
             reply = line.removeprefix(_GOING_ON)

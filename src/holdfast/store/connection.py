@@ -48,6 +48,8 @@ _HEADER_BYTES: Final = 100
 _APPLICATION_AT: Final = 68
 """Where that header has the number of the program that the file belongs to."""
 _PAUSE: Final = 0.01
+_open_files: Final[dict[tuple[int, int], list[bool]]] = {}
+"""The files that stores of this process have open, by device and inode: for each opening, whether it is encrypted."""
 
 
 class SqliteDatabase(_Connection):
@@ -223,7 +225,7 @@ def identity(path: Path) -> dict[Path, tuple[int, int]]:
 
 
 def _create_private(path: Path, *, key: Secret | None) -> None:
-    """Create the file and missing folders for the owner alone."""
+    """Create the file and missing folders for the owner alone, unless the file exists."""
     path = path.resolve()  # a link to a file that does not exist yet is not the file
     try:
         missing = [folder for folder in path.absolute().parents if not folder.exists()]
@@ -324,15 +326,39 @@ def _explain(error: Exception, *, path: Path) -> StorageError:
     return StorageError(str(error), path=path)
 
 
-def explain_encryption(path: Path, *, has_key: bool) -> EncryptionError | None:
-    """Return why a file that is no database with this key, or without one, may be one; None if it is none at all.
+def refuse_second_library(path: Path, *, has_key: bool) -> None:
+    """Refuse a file that this process has open with SQLite, if it is to be opened with SQLCipher; and vice versa.
 
-    The file is only read here, after SQLite has refused it: whoever closes a file that this process has open ends the
-    locks that SQLite has on it.
+    Neither of the two knows the locks that the other has in the same process: the one that closes the file first would
+    delete the log of the other.
     """
+    opened = _open_files.get(_find_id(path))
+    if opened and opened[0] != has_key:
+        refusal = explain_encryption(path, has_key=has_key)
+        if refusal is not None:
+            raise refusal
+
+
+@contextmanager
+def note_open_file(path: Path, *, is_encrypted: bool) -> Iterator[None]:
+    """Remember that this process has a file open."""
+    opened = _open_files.setdefault(_find_id(path), [])
+    opened.append(is_encrypted)
     try:
-        with path.open("rb") as file:
-            header = file.read(len(_PLAIN_HEADER))
+        yield
+    finally:
+        opened.pop()
+
+
+def _find_id(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino
+
+
+def explain_encryption(path: Path, *, has_key: bool) -> EncryptionError | None:
+    """Return why a file that is no database with this key, or without one, may be one; None if it is none at all."""
+    try:
+        header = _read_header(path)
     except OSError:
         return None
     if header == _PLAIN_HEADER and has_key:
@@ -354,6 +380,18 @@ def explain_encryption(path: Path, *, has_key: bool) -> EncryptionError | None:
             path=path,
         )
     return None
+
+
+def _read_header(path: Path) -> bytes:
+    """Return the first bytes of a file.
+
+    One that this process has open is not read: whoever closes it ends the locks that SQLite has on it.
+    """
+    opened = _open_files.get(_find_id(path))
+    if opened:
+        return _ENCRYPTED_HEADER if opened[0] else _PLAIN_HEADER
+    with path.open("rb") as file:
+        return file.read(len(_PLAIN_HEADER))
 
 
 def is_store_file(path: Path) -> bool:

@@ -29,6 +29,8 @@ from holdfast.store.connection import (
     is_error,
     is_readonly,
     migrate,
+    note_open_file,
+    refuse_second_library,
     translate_errors,
     write_transaction,
 )
@@ -70,6 +72,9 @@ class SqliteStore(TableStore):
         self._copied_blocks = copied_blocks
         self._write_lock = threading.RLock()
         self._read_lock = threading.Lock()
+        has_key = key is not None
+        if self.path.exists():
+            refuse_second_library(self.path, has_key=has_key)
         with ExitStack() as opened:
             if self.readonly:
                 self._reader = opened.enter_context(closing(connect_readonly(self.path, key=key)))
@@ -81,6 +86,7 @@ class SqliteStore(TableStore):
                     # In KB. Few written pages are needed again: the other connection reads.
                     self._writer.execute("PRAGMA cache_size = -1024")
                 self._reader = opened.enter_context(closing(connect(self.path, wait=wait, key=key)))
+            opened.enter_context(note_open_file(self.path, is_encrypted=has_key))
             self._closing = opened.pop_all()
         self._identity = identity(self.path)
         self.has_figures = not self.readonly or _has_figures(self._reader)
