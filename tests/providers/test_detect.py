@@ -13,6 +13,33 @@ from holdfast.providers import FORMATS, detect, read, render
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
 
 
+_FORMS: dict[str, dict[str, Any]] = {
+    "plain": USER,
+    "anthropic": {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
+    "openai_chat": {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    },
+    "openai_responses": {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "嗨"}]},
+    "gemini": {"role": "user", "parts": [{"text": "hi"}]},
+}
+
+
+@pytest.mark.parametrize("named", FORMATS)
+@pytest.mark.parametrize("shown", _FORMS)
+def test_a_message_is_read_or_refused_but_never_empty(shown: str, named: str) -> None:
+    """Whoever names the wrong format is told so: a message of which nothing is understood would not be found."""
+    wire = [_FORMS[shown]]
+    is_readable = named == shown or (shown == "plain" and named != "gemini") or (shown, named) == ("anthropic", "pi")
+    if not is_readable:
+        with pytest.raises(FormatError, match=r"^messages\[0\]"):
+            read(wire, format=named, keep_malformed=True)
+        return
+    (message,) = read(wire, format=named, keep_malformed=True)
+    assert not all(isinstance(part, Opaque) for part in message.parts)
+
+
 class TestDetect:
     """Marks, and what they decide."""
 

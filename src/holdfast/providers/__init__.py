@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.errors import FormatError
-from holdfast.messages import PLAIN, Message
+from holdfast.messages import PLAIN, Message, Opaque
 from holdfast.providers.anthropic import ANTHROPIC, has_hints
 from holdfast.providers.format import Format as Format
 from holdfast.providers.gemini import GEMINI
@@ -105,8 +105,27 @@ def _read_message(data: Json, where: str, format: str | None, keep_malformed: bo
         message = read_or_keep(data, where, format=FORMATS[name])
     else:
         message = _READERS[name](data, where)
+    if format is not None and not _has_known_parts(message):
+        _refuse_other_format(data, where, format)
     # A reply and the same reply inside a history are one message; only one of them has the provider's id.
     return message if message.id is None else replace(message, id=None)
+
+
+def _has_known_parts(message: Message) -> bool:
+    return not all(isinstance(part, Opaque) for part in message.parts)
+
+
+def _refuse_other_format(data: Json, where: str, format: str) -> None:
+    """Refuse a message of which nothing was understood in the named format, if it can be read in the one it shows."""
+    shown = _format_of_message(data)
+    if shown == format:
+        return
+    try:
+        other = _READERS[shown](data, where)
+    except FormatError:
+        return
+    if _has_known_parts(other):
+        raise FormatError(f"is not a message of {format}. Name its format, or leave `format` out", where=where)
 
 
 def render(messages: Sequence[Message], format: str) -> list[Json]:
@@ -134,7 +153,9 @@ def read_request(body: Mapping[str, Any], *, format: str | None = None, keep_mal
     """Read the conversation in a request body: the system prompt first, then the messages, as `read` does."""
     list_key = next(filter(expect_object(body, "body").__contains__, _BY_LIST_KEY), "messages")
     listed = body.get(list_key)
-    if isinstance(listed, str):
+    if isinstance(listed, str) and list_key == GEMINI.list_key:
+        listed = [{"role": "user", "parts": [{"text": listed}]}]
+    elif isinstance(listed, str):
         listed = [{"role": "user", "content": listed}]
     if not isinstance(listed, list):
         raise FormatError("expected a list under 'messages', 'input' or 'contents'", where="body")
