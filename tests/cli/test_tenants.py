@@ -73,6 +73,15 @@ def test_a_tenant_is_read(call: Call, tmp_path: Path) -> None:
     assert "1111" not in exported
 
 
+def test_an_export_names_the_tenants_that_are_not_in_it(call: Call, tmp_path: Path) -> None:
+    """And how they are exported."""
+    done = call("export", tmp_path / "own.jsonl")
+    assert "Other tenants are not in it: acme. --tenant NAME exports one." in done.stderr
+    assert read(call, "export", tmp_path / "acme.jsonl", "--tenant", "acme")["other_tenants"] == ["local"]
+    assert call("forget", "--session", "loop", "--tenant", "acme", "--yes").exit_code == 0
+    assert "Other tenants" not in call("export", tmp_path / "all.jsonl").stderr
+
+
 def test_a_tenant_is_changed(call: Call) -> None:
     """Every command that writes changes rows of the named tenant only."""
     acme = ("--tenant", "acme")

@@ -198,9 +198,12 @@ def export(*, target: Path, form: str, home: Path | None, as_json: bool, **whose
                     count = transfer.to_jsonl(memory.store, scopes, file)
                 else:
                     count = transfer.to_markdown(memory.store, scopes, file, moment=minute)
+        others = sorted({scope.tenant for scope in memory.store.scopes()} - {whose["tenant"]})
         gaps = memory.store.gaps
-    data = {"path": str(target), "rows": count, "gaps": [str(gap) for gap in gaps]}
+    data = {"path": str(target), "rows": count, "gaps": [str(gap) for gap in gaps], "other_tenants": others}
     print_result(data, f"{plural(count, 'row')} in {target}", as_json=as_json, err=True)
+    if others:
+        echo(f"Other tenants are not in it: {', '.join(others)}. --tenant NAME exports one.", err=True)
     if gaps:
         click.get_current_context().exit(1)
 
