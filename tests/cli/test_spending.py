@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import time
+from io import StringIO
 from pathlib import Path
 
+import click
 import pytest
+from rich.cells import cell_len
 
 from holdfast import Engine
+from holdfast.cli.spending import Spending, print_spending
+from holdfast.figures import Totals
 from holdfast.messages import Message, Text, Usage
 from holdfast.settings import Embedding, Settings
 from support.command import run_command
@@ -88,3 +93,26 @@ def test_a_session_that_no_host_named_is_of_an_unknown_host(tmp_path: Path) -> N
     assert ["unknown", "1"] in [line[:2] for line in lines]
     assert "main" not in [line[0] for line in lines if line]
     assert json.loads(run_stats(folder, "--json"))["hosts"][0]["host"] == ""
+
+
+@pytest.mark.parametrize("columns", [40, 60, 70])
+def test_a_narrow_terminal_gets_every_figure_whole(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns that do not fit are in another table below."""
+    screen = StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdout", screen)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    totals = Totals(replies=1, usage=Usage(input=2_100, output=999_000), unpriced=("m",))
+    hosts = {"": (1_000, totals), "编辑器": (2, Totals())}
+    print_spending(Spending(periods={"last_30_days": totals, "all": totals}, hosts=hosts, models={}, is_complete=True))
+    lines = click.unstyle(screen.getvalue()).splitlines()
+    tables = lines[: next(number for number, line in enumerate(lines) if line.startswith("No price"))]
+    assert max(map(cell_len, tables)) <= columns
+    cells = [cell for line in tables for cell in line.split()]
+    for title in ("cost", "read", "cached", "written", "windows", "sent", "saved"):
+        assert cells.count(title) == 2
+    assert cells.count("2.1k") == 3
+    assert cells.count("999k") == 3
+    assert cells.count("1,000") == 1
+    assert "编辑器" in cells

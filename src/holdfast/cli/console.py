@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import IO, Final, Self, cast
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
 from rich.segment import Segment
 from rich.text import Text as Styled
@@ -14,6 +15,10 @@ from rich.text import Text as Styled
 from holdfast.text import printable
 
 PIPE_WIDTH: Final = 400
+_GAP: Final = 2
+"""Blanks between the columns of a table."""
+_MAX_NAME_COLUMNS: Final = 20
+"""The width of names next to figures in a narrow terminal; longer ones are folded."""
 _BLANKS: Final = re.compile(r" +(?=\n)")
 
 
@@ -72,6 +77,24 @@ def print_table(
     for row in rows:
         table.add_row(*row)
     open_console().print(table)
+
+
+def print_figures(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table of names and figures. Columns that do not fit are in another table below it: no figure is cut."""
+    widths = [max(cell_len(row[column]) for row in (titles, *rows)) for column in range(len(titles))]
+    room = open_console().width - min(widths[0], _MAX_NAME_COLUMNS)
+    tables: list[list[int]] = [[]]
+    used = 0
+    for column in range(1, len(titles)):
+        used += widths[column] + _GAP
+        if used > room and tables[-1]:
+            tables.append([])
+            used = widths[column] + _GAP
+        tables[-1].append(column)
+    for columns in tables:
+        shown = [titles[column] for column in columns]
+        cells = [(row[0], *(row[column] for column in columns)) for row in rows]
+        print_table([titles[0], *shown], cells, right=shown, fold=titles[:1])
 
 
 class Progress:

@@ -76,18 +76,18 @@ def print_spending(spending: Spending) -> None:
     """Print the periods and the hosts as tables; nothing for an empty memory."""
     if not spending.hosts:
         return
-    from holdfast.cli.console import print_table  # noqa: PLC0415 - JSON does not need it
+    from holdfast.cli.console import print_figures  # noqa: PLC0415 - JSON does not need it
 
     columns = ["cost", "read", "cached", "written", "windows", "sent", "saved"]
     echo("")
     rows = [(name.replace("_", " "), *_cells(totals)) for name, totals in spending.periods.items()]
-    print_table(["tokens", *columns], rows, right=columns)
+    print_figures(["tokens", *columns], rows)
     echo("")
     hosts = [
         (printable(name, one_line=True) or "unknown", f"{count:,}", *_cells(totals))
         for name, (count, totals) in spending.hosts.items()
     ]
-    print_table(["host", "sessions", *columns], hosts, right=["sessions", *columns], fold=["host"])
+    print_figures(["host", "sessions", *columns], hosts)
     total = spending.periods[ALL]
     if total.unpriced:
         names = ", ".join(printable(name, one_line=True) or "no name" for name in total.unpriced)
