@@ -71,10 +71,28 @@ def test_the_reported_cost_is_next_to_the_estimates(running: Running, running_al
     reply = Message(role="assistant", parts=(Text(text="Two."),), model="claude-sonnet-4-5", usage=usage)
     session.append([reply], after=window.place)
     text = replay(running_alone, "limit=4000", page="whatif?session=reported+%E5%B7%B2%E6%8A%A5%E5%91%8A")
-    assert "estimates of whole requests without their replies" in text
-    assert "has cost <b>$0.42</b>, replies included" in text
+    assert "estimates for the requests without their replies" in text
+    assert "the session cost <b>$0.42</b>, replies included." in text
     assert "75% were reported as read from the cache, and the estimate assumes 0%" in text
     assert "none of its replies reported usage" in replay(running, "limit=4000")
+
+
+def test_a_cost_without_a_price_is_not_known(running_alone: Running) -> None:
+    """The page names the model, also if its name looks like HTML."""
+    session = running_alone.engine.session("unpriced")
+    window = session.assemble([{"role": "user", "content": "How high is the tide? 潮水多高?"}], limit=8_000)
+    reply = Message(role="assistant", parts=(Text(text="Two."),), model="<b>mine</b>", usage=Usage(input=9, output=2))
+    session.append([reply], after=window.place)
+    text = replay(running_alone, "", page="whatif?session=unpriced")
+    assert "What the session really cost is not known: there is no price for &lt;b&gt;mine&lt;/b&gt;." in text
+
+
+def test_a_replay_says_before_its_table_why_it_differs_from_what_was(running: Running) -> None:
+    """With nothing changed, a difference would be taken for an error."""
+    before_table = replay(running, "limit=4000").split("<table")[0]
+    assert "differs a little from what was recalled even with the same settings" in before_table
+    before_table = replay(running, "").split("<table")[0]
+    assert "Nothing is changed here, so all differences are those of the replay itself" in before_table
 
 
 def test_without_recall_nothing_is_recalled(running: Running) -> None:

@@ -59,6 +59,11 @@ class Wish:
     changes: str = ""
 
     @property
+    def is_unchanged(self) -> bool:
+        """Whether everything is as it was."""
+        return self.limit is None and not self.model and not self.changes
+
+    @property
     def window(self) -> int | None:
         """The window in tokens; None for that of each turn."""
         if self.limit is not None:
