@@ -73,7 +73,7 @@ def windows(text: str, *, whole: int = WHOLE) -> list[tuple[int, int]]:
     start = end = 0
     ends = [match.end() for match in SENTENCE_END.finditer(text)]
     for cut in (*ends, len(text)):
-        if end > start and _is_full(text[start:cut]):
+        if end > start and cut - start > LINES and _is_full(text[start:cut]):
             found.append((start, end))
             start = end
         while cut - start > LONGEST_WINDOW:
@@ -95,9 +95,12 @@ def _join_short_end(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _is_full(text: str) -> bool:
-    """Return whether a window is long enough. One that is made of lines, by its digits and punctuation, is shorter."""
-    if not LINES < len(text) <= WINDOW:
-        return len(text) > WINDOW
+    """Return whether a window of more than `LINES` characters is long enough.
+
+    One that is made of lines, by its digits and punctuation, is; others may have up to `WINDOW`.
+    """
+    if len(text) > WINDOW:
+        return True
     data = text.encode("utf-8", "surrogatepass")
     return len(data.translate(None, _NO_SIGNS)) >= DENSE * len(data.translate(None, _NO_CHARACTERS))
 
