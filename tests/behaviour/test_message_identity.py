@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -20,12 +19,12 @@ import pytest
 
 from holdfast import AsyncEngine, Engine, Settings
 from holdfast.memory.memory import Memory
-from holdfast.settings import Embedding
+from holdfast.settings import Embedding, Recall
 from holdfast.store.base import MessageRow
 from support import postgres_server
-from support.waiting import UNHURRIED
+from support.forked import Holdfast
 
-QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
+QUIET = Settings(embedding=Embedding(provider="none"), recall=Recall(automatic=False))
 LIMIT = 200_000
 
 Talk = list[dict[str, Any]]
@@ -176,7 +175,7 @@ class TestOverlappingRequests:
 
     def test_threads_go_through_one_conversation(self, tmp_path: Path) -> None:
         """Threads send the same turns, each in its own time."""
-        messages = conversation(30)
+        messages = conversation(12)
 
         def work(engine: Engine) -> None:
             for stop in range(1, len(messages), 2):
@@ -188,7 +187,7 @@ class TestOverlappingRequests:
             assert archived(engine) == texts(messages)
 
     def test_tasks_go_through_one_conversation(self, tmp_path: Path) -> None:
-        messages = conversation(20)
+        messages = conversation(8)
 
         async def work(engine: AsyncEngine) -> None:
             session = engine.session("s")
@@ -204,11 +203,10 @@ class TestOverlappingRequests:
         assert asyncio.run(run()) == texts(messages)
 
     def test_processes_go_through_one_conversation(self, tmp_path: Path) -> None:
-        messages = conversation(16)
+        messages = conversation(8)
         history = tmp_path / "history.json"
         history.write_text(json.dumps(messages), encoding="utf-8")
-        command = [sys.executable, "-c", PROCESS, str(tmp_path / "store"), str(history)]
-        started = [subprocess.Popen(command) for _ in range(3)]
+        started = [Holdfast[str](str(tmp_path / "store"), str(history), code=PROCESS) for _ in range(3)]
         assert [process.wait() for process in started] == [0, 0, 0]
         with open_file(tmp_path / "store") as engine:
             assert archived(engine) == texts(messages)
@@ -220,7 +218,7 @@ from pathlib import Path
 from holdfast import Engine, Settings
 from holdfast.settings import Embedding, Recall
 talk = json.load(open(sys.argv[2]))
-quiet = Settings(embedding=Embedding(provider="none"), recall=Recall(deadline_ms=60_000))
+quiet = Settings(embedding=Embedding(provider="none"), recall=Recall(automatic=False))
 with Engine.open(Path(sys.argv[1]), settings=quiet, background=False) as engine:
     for stop in range(1, len(talk), 2):
         engine.session("s").assemble(talk[:stop], limit=200_000)
@@ -272,7 +270,7 @@ class TestIdenticalMessages:
     def test_work_grows_with_the_length_of_a_history(self, tmp_path: Path, dropped: int) -> None:
         """After a restart, also if the client has dropped its first message: twice the history, twice the calls."""
         counts = []
-        for length in (200, 400):
+        for length in (100, 200):
             messages = [
                 {"role": "user" if index % 2 == 0 else "assistant", "content": "ok"} for index in range(length + 1)
             ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -14,16 +13,18 @@ from pathlib import Path
 from threading import Barrier
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast import Engine, Settings
-from holdfast.settings import Embedding
+from holdfast.settings import Embedding, ServerSettings
 from holdfast.store.base import MessageRow, Scope, Select
 from support.conversations import reply, user
+from support.forked import Holdfast
 from support.waiting import UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
-LIMIT = 4_000
+LIMIT = 2_000
 THREADS = 6
 
 
@@ -76,7 +77,7 @@ class TestThreads:
 
     def test_a_session_that_is_cut_is_the_same_for_all(self, tmp_path: Path) -> None:
         """Threads that send the same growing conversation in a small window see the same cuts."""
-        messages = conversation(20)
+        messages = conversation(11)
         with open_engine(tmp_path) as engine:
             for stop in range(2, len(messages) + 1, 4):
                 windows = at_once(partial(sent, engine, messages[:stop]), 3)
@@ -86,21 +87,22 @@ class TestThreads:
 
     def test_many_sessions_at_once_stay_apart(self, tmp_path: Path) -> None:
         """More sessions than the engine keeps in memory, each used by two threads."""
-        with open_engine(tmp_path) as engine:
+        forgetful = msgspec.structs.replace(QUIET, server=ServerSettings(max_session_bytes=0))
+        with Engine.open(tmp_path, settings=forgetful, background=False) as engine:
 
             def run(number: int) -> None:
-                for session in range(number % 2, 80, 2):
+                for session in range(number % 2, 20, 2):
                     messages = [{"role": "user", "content": f"session {session}"}]
                     engine.session(f"s{session}").assemble(messages)
                     engine.session(f"s{session}").append([{"role": "assistant", "content": "ok"}])
 
             at_once(run, 4)
-            for session in range(80):
+            for session in range(20):
                 assert [row.message.text for row in archived(engine, f"s{session}")] == [f"session {session}", "ok"]
 
     def test_a_task_that_times_out_and_tries_again_adds_nothing(self, tmp_path: Path) -> None:
         """The first try continues in its thread; the second one gets the same window."""
-        messages = conversation(30)
+        messages = conversation(15)
         with open_engine(tmp_path) as engine:
 
             async def turn(stop: int) -> Any:
@@ -143,8 +145,8 @@ def processes(path: Path, messages: Sequence[dict[str, Any]], count: int) -> lis
     """What each of so many processes that drive the same session prints."""
     history = path / "history.json"
     history.write_text(json.dumps(messages), encoding="utf-8")
-    command = [sys.executable, "-c", PROCESS, str(path / "store"), str(history), str(LIMIT)]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
+    arguments = [str(path / "store"), str(history), str(LIMIT)]
+    started = [Holdfast[str](*arguments, code=PROCESS, stdout=subprocess.PIPE, text=True) for _ in range(count)]
     outputs = [process.communicate()[0] for process in started]
     assert all(process.returncode == 0 for process in started)
     return [json.loads(output) for output in outputs]
@@ -152,7 +154,7 @@ def processes(path: Path, messages: Sequence[dict[str, Any]], count: int) -> lis
 
 def test_processes_share_a_session(tmp_path: Path) -> None:
     """Processes at the same session always send the newest message; nothing is archived twice, no edit is lost."""
-    messages = conversation(20)
+    messages = conversation(11)
     processes(tmp_path, messages, 3)
     with open_engine(tmp_path / "store") as engine, open_engine(tmp_path / "store") as other:
         assert len(archived(engine)) == len(messages)
@@ -267,7 +269,7 @@ class TestBranches:
 
     def test_going_back_keeps_the_question(self, tmp_path: Path) -> None:
         """Wherever a client goes back to, its newest message is sent whole, in this process and in another one."""
-        messages = conversation(20)
+        messages = conversation(11)
         with open_engine(tmp_path) as engine, open_engine(tmp_path) as other:
             self.drive(engine, messages)
             assert any(edit.kind == "trimmed" for edit in engine.session("s").edits())
@@ -278,7 +280,7 @@ class TestBranches:
 
     def test_another_branch_is_not_cut_by_edits_of_the_first(self, tmp_path: Path) -> None:
         """What was cut for a long branch is there again in a short one, and the long one is as it was."""
-        messages = conversation(30)
+        messages = conversation(16)
         with open_engine(tmp_path) as engine:
             self.drive(engine, messages)
             before = engine.session("s").assemble(messages, limit=LIMIT).render()

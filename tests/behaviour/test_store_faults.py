@@ -25,6 +25,7 @@ from holdfast.settings import Compaction, Embedding, Settings
 from holdfast.store.base import Scope
 from holdfast.store.connection import MIGRATIONS
 from holdfast.store.opening import STORE_NAME
+from support.forked import run_holdfast
 from support.full_disk import largest_file
 from support.paths import TESTS
 from support.waiting import UNHURRIED
@@ -472,8 +473,7 @@ def run_unprivileged(code: str, *arguments: str, home: Path) -> dict[str, Any]:
     """Run code in a process that file modes bind, and return what it prints."""
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "HOME": str(home), "HOLDFAST_EMBEDDING__PROVIDER": "none"}
-    command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, check=False)
+    done = run_holdfast(*arguments, code=code, env=environment, cwd=home, check=False)
     assert done.returncode == 0, done.stderr
     seen: dict[str, Any] = json.loads(done.stdout)
     return seen

@@ -57,12 +57,14 @@ class Request:
 
     Attributes:
         arguments: What follows `holdfast` on the command line.
+        code: Python code that runs in place of `holdfast`, as after `python -c`.
         has_terminal: Whether standard input is a terminal that the process gets as its own.
     """
 
     arguments: list[str]
     environ: dict[str, str]
     folder: str
+    code: str = ""
     has_terminal: bool = False
 
     def encode(self) -> bytes:
@@ -119,6 +121,11 @@ def _run(request: Request, files: list[int]) -> NoReturn:
         sys.stdin = _open(0, "r")
         sys.stdout = _open(1, "w")
         sys.stderr = _open(2, "w", errors="backslashreplace", line_buffering=True)
+        if request.code:
+            sys.path[:0] = request.environ.get("PYTHONPATH", "").split(os.pathsep)
+            exec(request.code, {"__name__": "__main__"})  # noqa: S102 - a test's own code
+            sys.stdout.flush()
+            os._exit(0)
         from holdfast.command import run  # noqa: PLC0415 - as `python -m holdfast` does it, in the new process
 
         run()

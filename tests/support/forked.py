@@ -38,15 +38,25 @@ def can_fork() -> bool:
 
 
 class Holdfast(subprocess.Popen[AnyStr]):
-    """A process that runs `holdfast` with some arguments."""
+    """A process that runs `holdfast`, or Python code, with some arguments."""
 
     def __init__(
-        self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, **options: Any
+        self,
+        *arguments: str,
+        code: str = "",
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        **options: Any,
     ) -> None:
         self._request = Request(
-            arguments=list(arguments), environ=dict(os.environ if env is None else env), folder=str(cwd or Path.cwd())
+            arguments=list(arguments),
+            environ=dict(os.environ if env is None else env),
+            folder=str(cwd or Path.cwd()),
+            code=code,
         )
         command = [sys.executable, "-m", "holdfast", *arguments]
+        if code:
+            command = [sys.executable, "-c", code, *arguments]
         super().__init__(command, env=env, cwd=cwd, **options)
 
     def _execute_child(self, *options: Any) -> None:
@@ -64,11 +74,16 @@ class Holdfast(subprocess.Popen[AnyStr]):
 
 
 def run_holdfast(
-    *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, stdin: str = "", check: bool = True
+    *arguments: str,
+    code: str = "",
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    stdin: str = "",
+    check: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, and return what it printed."""
+    """Run a command, or Python code, to its end, and return what it printed."""
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with Holdfast[str](*arguments, env=env, cwd=cwd, encoding="utf-8", **pipes) as process:
+    with Holdfast[str](*arguments, code=code, env=env, cwd=cwd, encoding="utf-8", **pipes) as process:
         stdout, stderr = process.communicate(stdin)
     done = subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
     if check:

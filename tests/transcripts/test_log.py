@@ -1,8 +1,6 @@
 """Session files as they are found: cut off, damaged, missing, written by several at once."""
 
 import os
-import subprocess
-import sys
 import tracemalloc
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 from holdfast.errors import StorageError, TranscriptError
 from holdfast.transcripts import Entry, Problem, stream
 from holdfast.transcripts.session import Session, newest_session
+from support.forked import Holdfast
 from support.session_files import Ids, Ticks, begin, branch, records, reopen, says, texts, write_lines
 from support.waiting import PATIENCE
 
@@ -237,7 +236,7 @@ for number in range(25):
 def test_processes_at_once_lose_nothing(tmp_path: Path) -> None:
     """Three processes append at the same time: every line whole, every entry there, all in one row."""
     file = begin(tmp_path).file
-    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(file), name]) for name in "abc"]
+    writers = [Holdfast[str](str(file), name, code=WRITER) for name in "abc"]
     assert [writer.wait(PATIENCE) for writer in writers] == [0, 0, 0]
     session = reopen(file)
     assert session.problems == ()
