@@ -46,10 +46,10 @@ def long_talk(turns: int) -> list[dict[str, Any]]:
 class TestLimit:
     def test_a_window_of_32k_is_filled_to_two_thirds(self, engine: Engine) -> None:
         """At most a quarter is reserved, so that a small window is not cut when it is a third full."""
-        conversation = long_talk(60)
+        conversation = long_talk(44)
         top = max(
             engine.session("s").assemble(conversation[:stop], limit=32_000).report.total_tokens
-            for stop in range(1, len(conversation), 2)
+            for stop in range(1, len(conversation), 4)
         )
         assert 0.6 * 32_000 < top <= 24_000
 
@@ -104,24 +104,24 @@ class TestLimit:
             report = engine.session("s").assemble(HELLO, limit=32_000).report
         assert (report.reserved_tokens, report.warnings) == (value, ())
 
-    @pytest.mark.parametrize(("reserve", "share"), [(60_000, 0.7), (100_000, 0.5)])
+    @pytest.mark.parametrize(("reserve", "share"), [(24_000, 0.7), (40_000, 0.5)])
     def test_a_compaction_starts_at_the_threshold_of_openclaw(self, tmp_path: Path, reserve: int, share: float) -> None:
         """`reserveTokens` of openclaw.json: half to two thirds of the window is enough for a compaction."""
         file = tmp_path / "openclaw.json"
         file.write_text(json.dumps({"agents": {"defaults": {"compaction": {"reserveTokens": reserve}}}}))
         quiet: dict[str, Any] = {"embedding": {"provider": "none"}, "recall": {"automatic": False}}
         settings = load(files=[file], environ={}, **quiet).settings
-        conversation = long_talk(400)
+        conversation = long_talk(160)
         with Engine.open(tmp_path / "memory", settings=settings, background=False, model=lambda _: "So far.") as engine:
             sizes = []
-            for stop in range(1, len(conversation), 24):
-                report = engine.session("s").assemble(conversation[:stop], limit=200_000).report
+            for stop in range(1, len(conversation), 10):
+                report = engine.session("s").assemble(conversation[:stop], limit=80_000).report
                 if any(change.kind == "compacted" for change in report.changes):
                     break
                 sizes.append(report.total_tokens)
             else:
                 raise AssertionError("nothing was compacted")
-        assert share - 0.1 < sizes[-1] / 200_000 <= share
+        assert share - 0.1 < sizes[-1] / 80_000 <= share
 
     def test_what_is_reserved_can_be_given_with_the_call(self, engine: Engine) -> None:
         """Exactly so much is kept free, also more than a quarter."""

@@ -20,7 +20,7 @@ from holdfast.settings import Compaction, Embedding, MemoryFlush, Recall, Settin
 from holdfast.tokens import count_messages
 from support.waiting import PATIENCE, until
 
-LIMIT = 32_000
+LIMIT = 16_000
 NO_QUESTIONS = Recall(min_query_chars=10**6)
 """Trimming as with recall, without its searches, which would be most of a turn."""
 EARLY = MemoryFlush(soft_threshold=0.4)
@@ -81,12 +81,12 @@ class TestModes:
     def test_inline_without_a_model_a_digest_is_made(self, tmp_path: Path, *, ingest: bool, language: str) -> None:
         """After the reply, or with the next request where replies are not handed in, by rule."""
         with Engine.open(tmp_path, settings=settings(auto="inline"), background=False) as engine:
-            windows = talk_to(engine, 45, ingest=ingest, language=language)
+            windows = talk_to(engine, 23, ingest=ingest, language=language)
             assert compactions(engine) >= 2
             shown = [change for window in windows for change in window.report.changes if change.kind == "compacted"]
             assert compactions(engine) - len(shown) in {0, 1}  # one after the last reply is not shown yet
             assert all(change.tokens_after < change.tokens_before for change in shown)
-            assert max(window.report.total_tokens for window in windows) <= 24_000
+            assert max(window.report.total_tokens for window in windows) <= 12_000
             engine.work()
             assert language == "Chinese" or any("PostgreSQL" in fact.content for fact in engine.session("s").facts())
 
@@ -95,7 +95,7 @@ class TestModes:
         model = Scripted(lambda _: SUMMARY)
         with Engine.open(tmp_path, settings=settings(), model=model) as engine:
             history: list[dict[str, str]] = []
-            for asked, answered in turns(30):
+            for asked, answered in turns(15):
                 history.append(asked)
                 engine.session("s").assemble(history, limit=LIMIT)
                 history.append(answered)
@@ -112,13 +112,13 @@ class TestModes:
     def test_in_the_background_without_a_model_only_when_it_is_set(self, tmp_path: Path) -> None:
         """The digest is made by the thread, or by `work` where there is none."""
         with Engine.open(tmp_path / "a", settings=settings(auto="background"), background=False) as engine:
-            talk_to(engine, 30)
+            talk_to(engine, 15)
             assert compactions(engine) == 0
         with Engine.open(tmp_path / "b", settings=settings(auto="background"), background=False) as engine:
-            talk_to(engine, 30, work=True)
+            talk_to(engine, 15, work=True)
             assert compactions(engine) >= 1
         with Engine.open(tmp_path / "c", settings=settings(), background=False) as engine:
-            talk_to(engine, 30, work=True)
+            talk_to(engine, 15, work=True)
             assert compactions(engine) == 0
 
     @pytest.mark.parametrize("off", [{"auto": "off"}, {"enabled": False}])
@@ -126,7 +126,7 @@ class TestModes:
         """Then windows are trimmed, and no one is asked."""
         model = Scripted(lambda _: SUMMARY)
         with Engine.open(tmp_path, settings=settings(**off), model=model, background=False) as engine:
-            windows = talk_to(engine, 40)
+            windows = talk_to(engine, 20)
             engine.work()
             assert compactions(engine) == 0
             assert all(prompt.schema is not None for prompt in model.prompts)  # facts are read all the same
@@ -140,12 +140,12 @@ class TestModes:
                 history.append(asked)
                 report = engine.session("s").assemble(history, limit=LIMIT).report
                 history.append(answered)
-                if len(history) > 60 and any(change.kind == "trimmed" for change in report.changes):
+                if len(history) > 30 and any(change.kind == "trimmed" for change in report.changes):
                     break
         assert count_messages(read(history)) > LIMIT
         with Engine.open(tmp_path, settings=settings(auto="inline"), background=False) as engine:
             sent = engine.session("s").assemble([*history, make_message("user", "Go on.")], limit=LIMIT)
-            assert sent.report.total_tokens < 20_000
+            assert sent.report.total_tokens < 10_000
             assert compactions(engine) == 0
 
     def test_listeners_hear_of_it_before_and_after(self, tmp_path: Path) -> None:
@@ -153,8 +153,9 @@ class TestModes:
         heard: list[str] = []
         hooks = Hooks(listeners=[lambda event: heard.append(type(event).__name__)])
         with Engine.open(tmp_path, settings=settings(auto="inline"), hooks=hooks, background=False) as engine:
-            talk_to(engine, 30)
+            talk_to(engine, 15)
             hooks.wait(PATIENCE)
+            assert compactions(engine) > 0
             assert heard == ["Compacting", "Compacted"] * compactions(engine)
 
 
@@ -168,7 +169,7 @@ class TestTrouble:
         with Engine.open(
             tmp_path, settings=settings(auto="inline"), hooks=Hooks(summary=summary), background=False
         ) as engine:
-            windows = talk_to(engine, 30)
+            windows = talk_to(engine, 15)
             assert compactions(engine) == 0
         received = [warning for window in windows for warning in window.report.warnings]
         assert any("is longer than the messages it replaces" in warning for warning in received)
@@ -193,12 +194,12 @@ class TestConcurrency:
         """Windows are made meanwhile, in any thread; what was said since is after the summary, nothing twice."""
         model = Slow()
         with Engine.open(tmp_path, settings=settings(memory_flush=EARLY), model=model) as engine:
-            history = [message for turn in turns(15) for message in turn]
+            history = [message for turn in turns(8) for message in turn]
             for stop in range(1, len(history), 2):
                 engine.session("s").assemble(history[:stop], limit=LIMIT)
             engine.session("s").append(history[-1:])
             assert model.asked.wait(PATIENCE)
-            more = [message for turn in turns(24) for message in turn][len(history) :]
+            more = [message for turn in turns(12) for message in turn][len(history) :]
             together: list[Window] = []
 
             def ask() -> None:
@@ -225,7 +226,7 @@ class TestConcurrency:
         """The client went back to the beginning while it was made: the new conversation is sent as it is."""
         model = Slow()
         with Engine.open(tmp_path, settings=settings(memory_flush=EARLY), model=model) as engine:
-            history = [message for turn in turns(15) for message in turn]
+            history = [message for turn in turns(8) for message in turn]
             for stop in range(1, len(history), 2):
                 engine.session("s").assemble(history[:stop], limit=LIMIT)
             engine.session("s").append(history[-1:])

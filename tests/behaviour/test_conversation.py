@@ -140,12 +140,12 @@ class TestUndoing:
 def test_a_cut_without_any_room_is_sticky_in_another_process(tmp_path: Path) -> None:
     """Where tools leave no room at all, what was trimmed still stays out: not every request is a cut."""
     said, cuts = [system()], 0
-    for turn in range(50):
-        said.append(user(f"question {turn} about"))
+    for turn in range(20):
+        said.append(user(f"question {turn} about " + "several words " * 2))
         with open_engine(tmp_path) as engine:
             window = engine.session("s").assemble(said, limit=8_000, reserve=4_000, overhead=3_300)
         cuts += [change.kind for change in window.report.changes].count("trimmed")
-        said.append(reply(f"answer {turn} of text"))
+        said.append(reply(f"answer {turn} of text " + "several words " * 2))
     assert 0 < cuts < 5
 
 

@@ -51,11 +51,11 @@ def conversation(name: str, *, turns: int, chars: int) -> list[dict[str, Any]]:
 
 def test_sessions_that_are_kept_have_a_bound_in_bytes(tmp_path: Path) -> None:
     """Those that were used longest ago are dropped first, and the last one stays."""
-    with Engine.open(tmp_path, settings=make_settings(100 * KB), background=False) as engine:
+    with Engine.open(tmp_path, settings=make_settings(40 * KB), background=False) as engine:
         states = []
         for number in range(12):
             session = engine.session(f"s{number}")
-            session.assemble(conversation(f"s{number}", turns=2, chars=10_000), limit=LIMIT)
+            session.assemble(conversation(f"s{number}", turns=2, chars=2_000), limit=LIMIT)
             states.append(weakref.ref(session))
             del session
         gc.collect()
@@ -66,8 +66,8 @@ def test_sessions_that_are_kept_have_a_bound_in_bytes(tmp_path: Path) -> None:
 
 def test_one_session_that_is_larger_than_the_bound_is_kept_until_the_next(tmp_path: Path) -> None:
     """Else every request of it would read its history again."""
-    with Engine.open(tmp_path, settings=make_settings(100 * KB), background=False) as engine:
-        engine.session("large").assemble(conversation("large", turns=2, chars=100 * KB), limit=LIMIT)
+    with Engine.open(tmp_path, settings=make_settings(20 * KB), background=False) as engine:
+        engine.session("large").assemble(conversation("large", turns=2, chars=20 * KB), limit=LIMIT)
         state = weakref.ref(engine.session("large"))
         gc.collect()
         assert state() is not None
@@ -78,11 +78,11 @@ def test_one_session_that_is_larger_than_the_bound_is_kept_until_the_next(tmp_pa
 
 def test_a_session_in_use_is_not_dropped(tmp_path: Path) -> None:
     """Its user continues with the same object, and so does everyone who asks for it."""
-    with Engine.open(tmp_path, settings=make_settings(100 * KB), background=False) as engine:
+    with Engine.open(tmp_path, settings=make_settings(20 * KB), background=False) as engine:
         used = engine.session("used")
-        used.assemble(conversation("used", turns=2, chars=50 * KB), limit=LIMIT)
+        used.assemble(conversation("used", turns=2, chars=10 * KB), limit=LIMIT)
         for number in range(5):
-            engine.session(f"s{number}").assemble(conversation(f"s{number}", turns=2, chars=50 * KB), limit=LIMIT)
+            engine.session(f"s{number}").assemble(conversation(f"s{number}", turns=2, chars=10 * KB), limit=LIMIT)
         assert engine.session("used") is used
 
 
@@ -92,14 +92,15 @@ def test_a_session_that_was_dropped_continues_as_before(tmp_path: Path) -> None:
     def run(folder: Path, max_bytes: int) -> tuple[list[str], list[tuple[str, str]], int]:
         windows = []
         with Engine.open(folder, settings=make_settings(max_bytes), background=False, clock=lambda: NOW) as engine:
-            for turn in range(1, 9):
-                for name in ("a", "b", "c"):
-                    history = conversation(name, turns=turn, chars=3_000)[:-1]
-                    window = engine.session(name).assemble(history, limit=12_000)
+            for turn in range(1, 6):
+                for name in ("a", "b"):
+                    history = conversation(name, turns=turn, chars=2_000)[:-1]
+                    window = engine.session(name).assemble(history, limit=3_000)
                     windows.append(re.sub(r'mark=\\"\w+', "", json.dumps(window.request())))  # marks are random
                     engine.session(name).append([{"role": "assistant", "content": f"{name} answers {turn - 1}."}])
                     gc.collect()
             session = engine.session("a")
+            assert session.edits()
             rows = [(str(row.message.role), row.message.text) for row in session.messages()]
             return windows, rows, len(session.timeline())
 
@@ -112,7 +113,7 @@ def test_a_session_that_was_dropped_continues_as_before(tmp_path: Path) -> None:
 def test_the_estimate_is_near_what_a_session_takes(tmp_path: Path, kind: str) -> None:
     """By less than a factor of two, for many small messages and for a few large ones."""
     messages: list[dict[str, Any]] = []
-    for number in range(50):
+    for number in range(25):
         letters = random.Random(number).choices("abcdefgh 港口", k=2_000)  # noqa: S311 - for tests
         words = "".join(letters)
         match kind:

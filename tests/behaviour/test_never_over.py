@@ -118,10 +118,10 @@ def test_a_higher_scale_makes_a_smaller_window(tmp_path: Path) -> None:
     """What the provider counts fits, not only what is estimated."""
     with engine_at(tmp_path) as engine:
         conversation = [user("Begin.")]
-        limit = LIMIT // 4
+        limit = LIMIT // 16
         sent = 0
-        for number in range(40):
-            conversation += [user(f"{number} " + "plain words in a row " * 250)]
+        for number in range(18):
+            conversation += [user(f"{number} " + "plain words in a row " * 62)]
             report = engine.session("s").assemble(conversation, limit=limit).report
             sent = int(report.total_tokens * 1.4)
             assert sent <= limit

@@ -36,7 +36,7 @@ def work(engine: Engine, *, steps: int, limit: int, output: str, reply: str = ""
         reports.append(window.report)
         call = {"id": f"c{step}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
         messages.append({"role": "assistant", "content": reply or None, "tool_calls": [call]})
-        text = "".join(output.format(step=1000 * step + line) for line in range(10 + 8 * (step % 7)))
+        text = "".join(output.format(step=1000 * step + line) for line in range(5 + 4 * (step % 7)))
         messages.append({"role": "tool", "tool_call_id": f"c{step}", "content": text})
     return reports
 
@@ -54,7 +54,7 @@ def test_old_output_is_shortened_in_an_openai_loop_and_only_when_the_window_is_c
 ) -> None:
     """Between two cuts every request begins with the one before, and cuts are rare."""
     with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
-        reports = work(engine, steps=80, limit=16_000, output=OUTPUTS[language])
+        reports = work(engine, steps=40, limit=8_000, output=OUTPUTS[language])
     cuts = [report for report in reports if is_cut(report)]
     pruned = [report for report in reports if any(change.kind == "pruned" for change in report.changes)]
     assert pruned
@@ -65,9 +65,9 @@ def test_old_output_is_shortened_in_an_openai_loop_and_only_when_the_window_is_c
 def test_short_replies_leave_more_room_for_messages(tmp_path: Path) -> None:
     """An eighth of the window is reserved, instead of a quarter before the first reply."""
     with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
-        reports = work(engine, steps=60, limit=16_000, output=OUTPUTS["en"])
-    assert reports[0].reserved_tokens == 4_000
-    assert {report.reserved_tokens for report in reports[1:]} == {2_000}
+        reports = work(engine, steps=30, limit=8_000, output=OUTPUTS["en"])
+    assert reports[0].reserved_tokens == 2_000
+    assert {report.reserved_tokens for report in reports[1:]} == {1_000}
     assert max(report.percentage for report in reports) > 75
 
 

@@ -21,7 +21,7 @@ from support.conversations import answer, call, reply, results, system, tool_con
 from support.waiting import PATIENCE, UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
-LIMIT = 40_000
+LIMIT = 20_000
 SUMMARY = "## Goal\nMove the staging database.\n\n## Key facts\nIt listens on port 6543; see /etc/pg/staging.conf.\n"
 
 
@@ -35,7 +35,7 @@ class TestCompact:
         """A model for one compaction is given as one for the engine is."""
         with open_engine(tmp_path) as engine:
             done = engine.session("s").compact(
-                tool_conversation(60), limit=LIMIT, model=lambda _: "Every module was read."
+                tool_conversation(30), limit=LIMIT, model=lambda _: "Every module was read."
             )
             with pytest.raises(InputError, match="expected a name, a Model or a function"):
                 engine.session("s").compact(limit=LIMIT, model=7)  # type: ignore[arg-type]
@@ -45,7 +45,7 @@ class TestCompact:
     def test_a_summary_replaces_old_messages(self, tmp_path: Path) -> None:
         """The next window begins with the summary and keeps what is recent; every provider would take it."""
         with open_engine(tmp_path) as engine:
-            conversation = tool_conversation(60)
+            conversation = tool_conversation(30)
             before = engine.session("s").assemble(conversation, limit=LIMIT)
             done = engine.session("s").compact(limit=LIMIT)
             after = engine.session("s").assemble([*conversation, user("Go on.")], limit=LIMIT)
@@ -60,7 +60,7 @@ class TestCompact:
     def test_nothing_is_lost(self, tmp_path: Path) -> None:
         """Every compacted message can be had back word for word, and what is asked for is recalled."""
         with open_engine(tmp_path, Scripted(lambda _: "ok, all done")) as engine:
-            conversation = tool_conversation(60)
+            conversation = tool_conversation(30)
             engine.session("s").assemble(conversation, limit=LIMIT)
             done = engine.session("s").compact(limit=LIMIT)
             rows = engine.session("s").get(done.plan.ids)
@@ -71,7 +71,7 @@ class TestCompact:
     def test_what_was_trimmed_is_in_the_summary_too(self, tmp_path: Path) -> None:
         """A compaction is about everything since the last one; only what is recent comes back after it."""
         with open_engine(tmp_path) as engine:
-            conversation = tool_conversation(80)
+            conversation = tool_conversation(40)
             cut = engine.session("s").assemble(conversation, limit=LIMIT).report.changes
             gone = {number for change in cut if change.kind == "trimmed" for number in change.ids}
             assert gone
@@ -84,7 +84,7 @@ class TestCompact:
 
     def test_it_is_sticky_and_another_process_sees_it(self, tmp_path: Path) -> None:
         """A client that sends its whole history again gets the summary again, from whatever process."""
-        conversation = [*tool_conversation(40), user("Go on.")]
+        conversation = [*tool_conversation(20), user("Go on.")]
         with open_engine(tmp_path) as engine:
             engine.session("s").compact(conversation, limit=LIMIT)
             first = engine.session("s").assemble(conversation, limit=LIMIT).render()
@@ -94,9 +94,9 @@ class TestCompact:
     def test_one_after_the_other(self, tmp_path: Path) -> None:
         """A second compaction takes the first summary over; there is one summary at a time."""
         with open_engine(tmp_path) as engine:
-            conversation = tool_conversation(40)
+            conversation = tool_conversation(20)
             engine.session("s").compact(conversation, limit=LIMIT)
-            conversation += tool_conversation(80)[3:]
+            conversation += tool_conversation(40)[3:]
             second = engine.session("s").compact(conversation, limit=LIMIT)
             items = engine.session("s").assemble(conversation, limit=LIMIT).items
         assert second.plan.previous
@@ -106,7 +106,7 @@ class TestCompact:
         """A model is asked where there is one, and hears what to look out for."""
         model = Scripted(lambda _: SUMMARY)
         with open_engine(tmp_path, model) as engine:
-            done = engine.session("s").compact(tool_conversation(40), limit=LIMIT, instructions="Mind the ports")
+            done = engine.session("s").compact(tool_conversation(20), limit=LIMIT, instructions="Mind the ports")
         assert done.summary is not None
         assert done.summary.rung == "full"
         assert "6543" in done.summary.text
@@ -118,7 +118,7 @@ class TestCompact:
         with open_engine(tmp_path) as engine:
             with pytest.raises(CompactionError, match="nothing to compact"):
                 engine.session("s").compact([user("Hello.")], limit=LIMIT)
-            dry = engine.session("t").compact(tool_conversation(40), limit=LIMIT, dry_run=True)
+            dry = engine.session("t").compact(tool_conversation(20), limit=LIMIT, dry_run=True)
             assert dry.plan.outcome == "ready"
             assert dry.summary is None
             assert dry.to_json()["summarised"] == len(dry.plan.summarised)
@@ -129,7 +129,7 @@ class TestCompact:
         cancel = Event()
         cancel.set()
         with open_engine(tmp_path, Scripted(lambda _: SUMMARY)) as engine:
-            conversation = tool_conversation(40)
+            conversation = tool_conversation(20)
             with pytest.raises(ModelCancelledError):
                 engine.session("s").compact(conversation, limit=LIMIT, cancel=cancel)
             assert all(item.kind != "summary" for item in engine.session("s").assemble(conversation, limit=LIMIT).items)
@@ -145,7 +145,7 @@ class TestCompact:
         with Engine.open(
             tmp_path, settings=QUIET, model=Retrying(model=model, attempts=50), background=False
         ) as engine:
-            done = engine.session("s").compact(tool_conversation(40), limit=LIMIT, cancel=cancel)
+            done = engine.session("s").compact(tool_conversation(20), limit=LIMIT, cancel=cancel)
         assert done.summary is not None
         assert done.summary.rung == "digest"
         assert len(model.prompts) <= 3
@@ -159,7 +159,7 @@ class TestSecrets:
             conversation = [
                 system(),
                 user(f"Remember: the access key is {key}, the port 6543."),
-                *tool_conversation(40)[2:],
+                *tool_conversation(20)[2:],
             ]
             done = engine.session("s").compact(conversation, limit=LIMIT, instructions=f"Mind {key}.")
             window = engine.session("s").assemble([*conversation, user("Go on.")], limit=LIMIT)
@@ -177,7 +177,7 @@ class TestHooks:
             raise ValueError("no")
 
         with open_engine(tmp_path, hooks=Hooks(summary=broken)) as engine:
-            done = engine.session("s").compact(tool_conversation(40), limit=LIMIT)
+            done = engine.session("s").compact(tool_conversation(20), limit=LIMIT)
         assert done.summary is not None
         assert done.warnings[0] == "hook broken: ValueError('no')"
 
@@ -190,7 +190,7 @@ class TestHooks:
             ended.set()
 
         with open_engine(tmp_path, hooks=Hooks(listeners=[hang])) as engine:
-            engine.session("s").compact(tool_conversation(40), limit=LIMIT)
+            engine.session("s").compact(tool_conversation(20), limit=LIMIT)
             assert not ended.is_set()
             assert all(thread.daemon for thread in enumerate_threads() if thread.name == "holdfast-hook")
             release.set()
@@ -203,9 +203,9 @@ class TestHooks:
             raise RuntimeError("no")
 
         with open_engine(tmp_path, hooks=Hooks(listeners=(heard.append, broken))) as engine:
-            done = engine.session("s").compact(tool_conversation(40), limit=LIMIT)
+            done = engine.session("s").compact(tool_conversation(20), limit=LIMIT)
             engine.hooks.wait(PATIENCE)
-            window = engine.session("s").assemble([*tool_conversation(40), user("Go on.")], limit=LIMIT)
+            window = engine.session("s").assemble([*tool_conversation(20), user("Go on.")], limit=LIMIT)
         before, after = heard
         assert isinstance(before, Compacting)
         assert isinstance(after, Compacted)
@@ -219,25 +219,25 @@ class TestHooks:
             return f"{len(request.plan.summarised)} messages about modules."
 
         with open_engine(tmp_path / "a", hooks=Hooks(summary=told)) as engine:
-            done = engine.session("s").compact(tool_conversation(40), limit=LIMIT)
+            done = engine.session("s").compact(tool_conversation(20), limit=LIMIT)
             assert done.summary is not None
             assert done.summary.text == f"{len(done.plan.summarised)} messages about modules."
         with open_engine(tmp_path / "b", hooks=Hooks(summary=lambda _: " ")) as engine:
-            done = engine.session("s").compact(tool_conversation(40), limit=LIMIT)
+            done = engine.session("s").compact(tool_conversation(20), limit=LIMIT)
             assert done.summary is not None
             assert done.summary.rung == "digest"
         with (
             open_engine(tmp_path / "c", hooks=Hooks(summary=lambda _: "x" * 10**6)) as engine,
             pytest.raises(CompactionError, match="longer than the messages it replaces"),
         ):
-            engine.session("s").compact(tool_conversation(40), limit=LIMIT)
+            engine.session("s").compact(tool_conversation(20), limit=LIMIT)
 
 
 class TestLearning:
     def test_facts_are_read_out_of_what_was_compacted(self, tmp_path: Path) -> None:
         """The work is queued with the compaction, survives the process, and is done once."""
         with open_engine(tmp_path) as engine:
-            engine.session("s").compact(tool_conversation(40), limit=LIMIT)
+            engine.session("s").compact(tool_conversation(20), limit=LIMIT)
         with open_engine(tmp_path) as engine:
             assert engine.session("s").facts() == []
             assert engine.work() > 0
@@ -253,7 +253,7 @@ class TestLearning:
         """Without extraction nothing is queued."""
         off = Settings(embedding=Embedding(provider="none"), knowledge=Knowledge(extraction=False))
         with open_engine(tmp_path, settings=off) as engine:
-            engine.session("s").compact(tool_conversation(40), limit=LIMIT)
+            engine.session("s").compact(tool_conversation(20), limit=LIMIT)
             assert engine.work() == 0
 
 
@@ -261,7 +261,7 @@ class TestSize:
     def test_it_is_what_is_sent(self, tmp_path: Path) -> None:
         """What was trimmed no longer counts, what is new does, and a compaction makes it smaller."""
         with open_engine(tmp_path) as engine:
-            conversation = tool_conversation(80)
+            conversation = tool_conversation(40)
             sent = engine.session("s").assemble(conversation, limit=LIMIT)
             assert any(change.kind == "trimmed" for change in sent.report.changes)
             assert engine.session("s").count_tokens(limit=LIMIT) == sent.tokens
@@ -291,10 +291,10 @@ class TestRunningTurn:
         conversation = [*tool_conversation(6), user(asked)]
         compactions = 0
         with open_engine(tmp_path) as engine:
-            for step in range(40):
+            for step in range(20):
                 conversation += [
                     reply(f"Module {step}.", call(f"k{step}", command=f"cat src/m{step}.py")),
-                    results(answer(f"k{step}", f"line of module {step}\n" * 150)),
+                    results(answer(f"k{step}", f"line of module {step}\n" * 300)),
                 ]
                 sent = engine.session("s").assemble(conversation, limit=32_000)
                 if engine.session("s").count_tokens(limit=32_000) > 17_000:

@@ -202,10 +202,10 @@ class TestGoingOn:
     def test_a_client_that_sends_it_again_is_not_blocked(self, tmp_path: Path) -> None:
         """A session that was forgotten continues with what is asked now, however long the history that comes along."""
         with open_engine(tmp_path) as engine:
-            messages = make_conversation(300)
-            engine.session("s").assemble(messages, limit=LIMIT)
+            messages = make_conversation(40)
+            engine.session("s").assemble(messages, limit=6_000)
             engine.session("s").forget()
-            window = engine.session("s").assemble([*messages, user("Go on.")], limit=LIMIT)
+            window = engine.session("s").assemble([*messages, user("Go on.")], limit=6_000)
         assert [message.text for message in window.messages] == ["You are careful.", "Go on."]
 
     def test_what_is_asked_now_is_sent_though_it_was_forgotten_before(self, tmp_path: Path) -> None:
