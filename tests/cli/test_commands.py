@@ -23,6 +23,7 @@ from holdfast import Engine
 from holdfast.cli import COMMANDS, holdfast, main
 from holdfast.cli.output import align_to_words
 from holdfast.text import plural
+from support.command import run_command
 from support.embed_models import Reply, endpoint
 from support.waiting import PATIENCE
 
@@ -217,7 +218,7 @@ class TestErrors:
         run("import", EXAMPLE, "--no-vectors", home=tmp_path)
         done = run("get", "1", "99999", *json_, home=tmp_path)
         assert done.returncode == 1
-        assert "Not found: #99999" in done.stderr
+        assert "not found: #99999" in done.stderr
         assert done.stdout
 
     @pytest.mark.parametrize("arguments", [["nonsense"], ["show"], ["tokens", "--counter"]])
@@ -258,6 +259,27 @@ class TestErrors:
         error = json.loads(done.stderr.splitlines()[-1])["error"]
         assert error.items() >= expected.items()
         assert error["message"] in plain.stderr
+
+    def test_a_question_without_an_answer_is_an_error_for_programs(self, tmp_path: Path) -> None:
+        """The exit code is that of an interruption."""
+        run("remember", "The port is 5433", "--session", "s1", home=tmp_path)
+        question = ("forget", "--session", "s1")
+        done = run_command(*question, "--json", folder=tmp_path, environ=environment(tmp_path))
+        plain = run_command(*question, folder=tmp_path, environ=environment(tmp_path))
+        assert (done.returncode, plain.returncode) == (130, 130)
+        error = json.loads(done.stderr.splitlines()[-1])["error"]
+        assert error["type"] == "Interrupted"
+        assert error["message"] in plain.stderr
+
+    @pytest.mark.parametrize("command", [["get"], ["exclude"], ["forget", "--yes"]])
+    def test_a_number_of_nothing_is_an_error_for_programs(self, command: list[str], tmp_path: Path) -> None:
+        """Next to the result, which is whole."""
+        run("remember", "The port is 5433", home=tmp_path)
+        done = run(*command, "99999", "--json", home=tmp_path)
+        assert done.returncode == 1
+        assert "99999" in done.stdout or json.loads(done.stdout) == []
+        error = json.loads(done.stderr.splitlines()[-1])["error"]
+        assert error == {"type": "InputError", "message": "not found: #99999; `holdfast search` shows numbers"}
 
     def test_a_traceback_can_be_shown_next_to_it(self, tmp_path: Path) -> None:
         """The last line is still the object."""

@@ -220,7 +220,7 @@ class TestAsking:
         assert [row["number"] for row in data("get", "3", "--around", "1")] == [2, 3, 4]
         assert "#3 " in call("get", "3").stdout
         missing = call("get", "3", "999")
-        assert (missing.exit_code, "Not found: #999" in missing.stderr) == (1, True)
+        assert (missing.exit_code, "not found: #999;" in str(missing.exception)) == (1, True)
 
     def test_a_reply_that_broke_off_is_marked(self, data: Run, call: Callable[..., Result], tmp_path: Path) -> None:
         """To people and to programs, next to that it is not recalled."""
@@ -310,9 +310,13 @@ class TestAsking:
         assert (excluded.exit_code, excluded.stdout) == (1, "1 message will not be recalled.\n")
         forgotten = call("forget", "5", "888888", "--yes")
         assert (forgotten.exit_code, forgotten.stdout) == (1, "Forgot 1 message (1 row in all).\n")
-        assert excluded.stderr.endswith("Not found: #888888\n")
-        assert forgotten.stderr.endswith("Not found: #888888\n")
-        assert str(call("forget", "888888").exception) == "888888: not found"  # it does not ask
+        assert "not found: #888888;" in str(excluded.exception)
+        assert "not found: #888888;" in str(forgotten.exception)
+        for command in (("forget", "888888"), ("exclude", "888888")):  # neither asks
+            only = call(*command)
+            assert (only.stdout, only.stderr) == ("", "")
+            assert "not found: #888888;" in str(only.exception)
+            assert json.loads(call(*command, "--json").stdout)["missing"] == [888888]
         assert data("stats")["messages"] == 17
 
     def test_forget_shows_what_it_would_erase_before_it_asks(self, data: Run) -> None:
@@ -341,7 +345,7 @@ class TestAsking:
         assert CliRunner().invoke(holdfast, ["forget", "--session", session], input="n\n").exit_code == 1
         ended = CliRunner().invoke(holdfast, ["forget", "--session", session], input="")
         assert ended.stderr.startswith("Carrier webhook signatures\nForget all of session mine for good?")
-        assert "Nothing was forgotten: there was no answer." in ended.stderr
+        assert ended.exit_code == 1
         assert data("stats")["messages"] == 18
         assert "18 messages, " in call("stats").stdout
         assert "1 session, " in call("stats").stdout

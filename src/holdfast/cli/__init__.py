@@ -99,7 +99,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             error.show(shown)
             _print_error(shown.getvalue())
         sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as end:
+        reason = str(end)
+        if is_json:
+            _print_json_error("Interrupted", reason or "interrupted")
+        elif reason:
+            _print_error(f"holdfast: {reason}")
         sys.exit(130)
     except HoldfastError as error:
         if "--debug" in arguments:

@@ -270,14 +270,14 @@ def get(*, ids: tuple[int, ...], around: int, home: Path | None, as_json: bool, 
         elif not (rows := memory.store.read_messages(Select(scope=(scope := session_scope(memory, **whose))))):
             raise no_session(scope)
     _print_rows(rows, as_json=as_json)
-    _exit_if_missing(set(ids) - {row.id for row in rows})
+    _raise_if_missing(set(ids) - {row.id for row in rows})
 
 
-def _exit_if_missing(numbers: Collection[int]) -> None:
-    """Name messages that do not exist, and exit with 1."""
+def _raise_if_missing(numbers: Collection[int]) -> None:
+    """Raise an InputError that names the messages that do not exist."""
     if numbers:
-        echo(f"Not found: {', '.join(f'#{number}' for number in sorted(numbers))}", err=True)
-        sys.exit(1)
+        names = ", ".join(f"#{number}" for number in sorted(numbers))
+        raise InputError(f"not found: {names}; `holdfast search` shows numbers")
 
 
 def _print_rows(rows: Sequence[MessageRow], *, as_json: bool) -> None:
@@ -414,9 +414,9 @@ def exclude(*, ids: tuple[str, ...], undo: bool, home: Path | None, as_json: boo
             named.numbers, scope=scope, fact_ids=list(named.facts), across=across, excluded=not undo
         )
     text = f"{named.what} {'can be recalled again' if undo else 'will not be recalled'}."
-    result = {"changed": changed, "excluded": not undo, "missing": named.missing}
-    print_result(result, text, as_json=as_json)
-    _exit_if_missing(named.missing)
+    if named.what or as_json:
+        print_result({"changed": changed, "excluded": not undo, "missing": named.missing}, text, as_json=as_json)
+    _raise_if_missing(named.missing)
 
 
 @click.command()
@@ -456,17 +456,18 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
     with open_memory(home) as memory:
         copies = damaged_copies(database_file(memory.store.path))
         plan = _make_plan(memory, ids, whose)
-        if not yes:
+        if plan.what and not yes:
             for line in plan.list_contents(memory):
                 echo(line, err=True)
             _confirm(f"Forget {plan.what}{' and delete the damaged copies of the store' * bool(copies)} for good?")
-        number = sum(plan.forget(memory, scope) for scope in plan.scopes)
+        number = sum(plan.forget(memory, scope) for scope in plan.scopes) if plan.what else 0
     text = (
         f"Forgot {plan.what} ({plural(number, 'row')} in all)."
         + " Damaged copies of the store were deleted." * bool(number and copies)
     )
-    print_result({"forgotten": number, "missing": plan.missing}, text, as_json=as_json)
-    _exit_if_missing(plan.missing)
+    if plan.what or as_json:
+        print_result({"forgotten": number, "missing": plan.missing}, text, as_json=as_json)
+    _raise_if_missing(plan.missing)
 
 
 def _confirm(question: str) -> None:
@@ -476,15 +477,15 @@ def _confirm(question: str) -> None:
     try:
         is_sure = click.confirm(printable(question, one_line=True), err=True)
     except click.Abort:
-        echo("\nNothing was forgotten: there was no answer. --yes does not ask.", err=True)
-        raise
+        echo("", err=True)  # the question is on this line
+        raise click.Abort("nothing was forgotten: there was no answer; --yes does not ask") from None
     if not is_sure:
         raise InputError("nothing was forgotten: you answered no")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """The rows to forget, and their scopes: rows by id, or a whole session if `ids` is None."""
+    """The rows to forget, and their scopes: rows by id, or a whole session if `ids` is None. `what` may be empty."""
 
     what: str
     scopes: Sequence[Scope]
@@ -566,14 +567,12 @@ class _Named:
 
 
 def _find_named(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _Named:
-    """Find messages by number and facts by the first characters of their id; an InputError if there is none."""
+    """Find messages by number and facts by the first characters of their id."""
     scope, across = scope_of(**whose)
     contents = {row.id: row.content for row in memory.facts(scope=scope, across=across)}
     numbers, fact_ids = _parse_ids(ids, list(contents))
     known = {row.id for row in memory.store.read_messages(Select(scope=scope, across=across, ids=tuple(numbers)))}
     known |= {gap.id for gap in memory.gaps(scope, across=across) if gap.kind == "message"}
-    if not fact_ids and known.isdisjoint(numbers):
-        raise InputError(f"{', '.join(ids)}: not found")
     return _Named(
         numbers=list(filter(known.__contains__, numbers)),
         facts={fact_id: contents[fact_id] for fact_id in fact_ids},
