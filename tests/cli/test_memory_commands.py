@@ -173,6 +173,18 @@ class TestPlaces:
         done = call(command, "--session", "s1", "--home", "postgresql://127.0.0.1:9/db")
         assert "postgresql://127.0.0.1:9/db" in str(done.exception)
 
+    @pytest.mark.parametrize("command", ["context", "timeline"])
+    def test_a_session_without_requests_is_not_called_imported_if_there_is_none(
+        self, data: Run, call: Callable[..., Result], command: str
+    ) -> None:
+        """One that does not exist is distinguished from one that was only archived."""
+        data("import", EXAMPLE, "--session", "导入", "--no-vectors")
+        missing = str(call(command, "--session", "没有").exception)
+        assert missing == "no session of tenant local is called 没有: `holdfast sessions` lists those of all tenants"
+        imported = str(call(command, "--session", "导入").exception)
+        assert imported.startswith("no request of session 导入 is stored: its messages were imported")
+        assert "Name its transcript instead" in imported
+
     def test_settings_that_a_project_may_not_set_are_reported(
         self, call: Callable[..., Result], tmp_path: Path
     ) -> None:

@@ -14,7 +14,7 @@ from rich.text import Text as Styled
 
 from holdfast.cli.charts import LOOKS, draw_grid, draw_legend, grid_to_json, make_cells
 from holdfast.cli.console import open_console
-from holdfast.cli.opening import open_memory, owner_of, session_scope
+from holdfast.cli.opening import no_requests, open_memory, owner_of, session_scope
 from holdfast.cli.output import emit_json, join_counts
 from holdfast.cli.replay import Replay, replay_file
 from holdfast.cli.show import part_text
@@ -102,13 +102,11 @@ def _load_reports(
     with open_memory(home) as memory:
         scope = session_scope(memory, session=session, **whose)
         stored = memory.store.read_records(Select(scope=scope), kind="turn")
+        if not stored:
+            raise no_requests(memory, scope)
         reports = [ContextReport.from_json(record.data) for record in stored]
     selected = [report for report in reports if turn is None or report.turn <= turn]
     if not selected or (turn is not None and selected[-1].turn != turn):
-        if not reports:
-            raise InputError(
-                f"session {session} has no stored requests: it was imported. Name its transcript instead of --session."
-            )
         raise InputError(f"session {session} has {len(reports)} stored requests{f', not {turn}' if turn else ''}")
     return selected, dict(owner_of(scope))
 

@@ -171,6 +171,16 @@ def no_session(scope: Scope) -> InputError:
     )
 
 
+def no_requests(memory: Memory, scope: Scope) -> InputError:
+    """Make the error for a session without requests: it does not exist, or its messages came another way."""
+    if scope not in memory.store.sessions():
+        return no_session(scope)
+    return InputError(
+        f"no request of session {scope.session} is stored: its messages were imported, or archived without a window. "
+        f"Name its transcript instead of --session; `holdfast get --session {scope.session}` prints the messages"
+    )
+
+
 def no_transcript(paths: Iterable[Path | str]) -> InputError:
     """Make the error for paths without a transcript."""
     from holdfast.store.connection import is_store_file  # noqa: PLC0415 - only for this

@@ -11,7 +11,7 @@ from rich.text import Text as Styled
 
 from holdfast.cli.charts import MAX_WIDTH, Point, draw_chart
 from holdfast.cli.console import open_console
-from holdfast.cli.opening import open_memory, owner_of, session_scope
+from holdfast.cli.opening import no_requests, open_memory, owner_of, session_scope
 from holdfast.cli.output import emit_json, join_counts
 from holdfast.errors import InputError
 from holdfast.store.base import Select
@@ -43,11 +43,11 @@ def print_timeline(
         with open_memory(home) as memory:
             scope = session_scope(memory, session=session, **whose)
             stored = memory.store.read_records(Select(scope=scope), kind="turn")
+            if not stored:
+                raise no_requests(memory, scope)
             turns = [dict(record.data) | owner_of(scope) for record in stored]
     if not turns:
-        raise InputError(
-            f"no request of session {session or file} is stored; `holdfast sessions --discover` lists transcripts"
-        )
+        raise InputError(f"{file} has no request: no message of the user is in it")
     shown = turns[-last:] if last else turns
     if as_json:
         emit_json([{**turn, **_sum_changes(turn)} for turn in shown])
