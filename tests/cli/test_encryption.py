@@ -58,6 +58,7 @@ def test_a_memory_is_encrypted_gets_another_key_and_is_decrypted(machine: _Machi
     assert json.loads(done.stdout) == {
         "path": str(machine.file),
         "encrypted": True,
+        "key_changed": False,
         "readable_copies": [],
         "copies_with_earlier_key": [],
     }
@@ -67,7 +68,8 @@ def test_a_memory_is_encrypted_gets_another_key_and_is_decrypted(machine: _Machi
     assert "not the key of this store" in machine.search("env:NEW")
 
     assert "--old-key" in machine.run("encrypt", key="env:NEW").stderr
-    assert machine.run("encrypt", "--old-key", "env:OLD", key="env:NEW").returncode == 0
+    done = machine.run("encrypt", "--old-key", "env:OLD", key="env:NEW")
+    assert (done.returncode, done.stdout) == (0, f"{machine.file} is encrypted with the new key.\n")
     assert "199 steps" in machine.search("env:NEW")
 
     done = machine.run("decrypt", key="env:NEW")
@@ -196,8 +198,27 @@ def test_a_damaged_copy_that_is_encrypted_is_not_called_readable(machine: _Machi
     machine.run("encrypt", key="env:OLD")
     machine.run("doctor", "--repair", key="env:OLD")
     done = machine.run("encrypt", "--old-key", "env:OLD", key="env:NEW")
-    assert "These copies of it have an earlier key: " in done.stdout
+    assert "These copies of it have another key: " in done.stdout
     assert "are not" not in done.stdout
+
+
+def test_backups_next_to_the_store_are_named(machine: _Machine) -> None:
+    """Whatever their names are, but not files of other programs, and not those that have the key."""
+    for name in ("COPY.db", "holdfast.db.bak", "以前"):
+        machine.run("backup", str(machine.file.with_name(name)))
+    machine.file.with_name("other.db").write_bytes(b"SQLite format 3\x00" + bytes(100))
+    done = machine.run("encrypt", "--json", key="env:OLD")
+    names = [Path(copy).name for copy in json.loads(done.stdout)["readable_copies"]]
+    assert names == ["COPY.db", "holdfast.db.bak", "以前"]
+    for name in names:
+        machine.file.with_name(name).unlink()
+    machine.run("backup", str(machine.file.with_name("COPY.db")), key="env:OLD")
+    done = machine.run("encrypt", "--old-key", "env:OLD", "--json", key="env:NEW")
+    result = json.loads(done.stdout)
+    assert (result["key_changed"], result["readable_copies"]) == (True, [])
+    assert [Path(copy).name for copy in result["copies_with_earlier_key"]] == ["COPY.db"]
+    machine.file.with_name("COPY.db").rename(machine.file)
+    assert "holdfast encrypt --old-key PLACE" in machine.search("env:NEW")
 
 
 @pytest.mark.parametrize("key", [None, "env:OLD"], ids=["plain", "encrypted"])

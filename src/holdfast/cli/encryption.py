@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -28,7 +29,6 @@ def encrypt(*, old_key: str | None, home: Path | None, as_json: bool) -> None:
     No other program may use the store meanwhile. If the key is to be in the keyring and is not, one is made.
     """
     from holdfast.store.encryption import convert, has_key, opens_with  # noqa: PLC0415 - an extra
-    from holdfast.store.forgetting import damaged_copies  # noqa: PLC0415 - takes time
 
     settings = load_settings()
     place = settings.archive.encryption_key
@@ -54,23 +54,25 @@ def encrypt(*, old_key: str | None, home: Path | None, as_json: bool) -> None:
             )
         _check_key(file, old, named_by="--old-key")
         convert(file, old=old, new=new)
-        text = f"{file} is encrypted."
+        text = f"{file} is encrypted." if old is None else f"{file} is encrypted with the new key."
     else:
         text = f"{file} does not exist yet. It will be encrypted."
     readable: list[str] = []
     with_earlier_key: list[str] = []
-    for copy in damaged_copies(file):
-        if _is_encrypted_copy(copy):
-            with_earlier_key.append(str(copy))
-        else:
+    for copy in _find_copies(file):
+        store = copy.with_name(copy.name.removesuffix("-wal"))  # a log is encrypted if its file is
+        if not store.exists() or not has_key(store):
             readable.append(str(copy))
+        elif new is not None and not opens_with(store, new):
+            with_earlier_key.append(str(copy))
     if readable:
         text += f" These copies of it are not: {', '.join(readable)}"
     if with_earlier_key:
-        text += f" These copies of it have an earlier key: {', '.join(with_earlier_key)}"
+        text += f" These copies of it have another key: {', '.join(with_earlier_key)}"
     shown = {
         "path": str(file),
         "encrypted": True,
+        "key_changed": old is not None,
         "readable_copies": readable,
         "copies_with_earlier_key": with_earlier_key,
     }
@@ -106,12 +108,16 @@ def decrypt(*, key: str | None, home: Path | None, as_json: bool) -> None:
     print_result({"path": str(file), "encrypted": False}, text, as_json=as_json)
 
 
-def _is_encrypted_copy(copy: Path) -> bool:
-    """Return whether a copy that a repair has kept is encrypted; a log is encrypted if its file is."""
-    from holdfast.store.encryption import has_key  # noqa: PLC0415 - an extra
+def _find_copies(path: Path) -> Iterator[Path]:
+    """List what repairs have kept of a store, and the other stores in its folder, such as backups."""
+    from holdfast.store.connection import is_store_file  # noqa: PLC0415 - takes time
+    from holdfast.store.forgetting import damaged_copies  # noqa: PLC0415 - takes time
 
-    file = copy.with_name(copy.name.removesuffix("-wal"))
-    return file.exists() and has_key(file)
+    damaged = damaged_copies(path)
+    yield from damaged
+    for file in sorted(path.resolve().parent.glob("*")):  # the folder may not exist
+        if file not in damaged and file.resolve() != path.resolve() and is_store_file(file):
+            yield file
 
 
 def _find_file(home: Path | None, *, settings: Settings) -> Path:

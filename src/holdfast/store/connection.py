@@ -370,7 +370,8 @@ def explain_encryption(path: Path, *, has_key: bool) -> EncryptionError | None:
     if header.startswith(_ENCRYPTED_HEADER) and has_key:
         return EncryptionError(
             "the key that archive.encryption_key names is not the key of this store (or its first page is damaged)."
-            " Name the right one: nothing can be read without it.",
+            " Name the right one: nothing can be read without it. A backup from before the key was changed has the"
+            " earlier one, which `holdfast encrypt --old-key PLACE` changes.",
             path=path,
         )
     if header.startswith(_ENCRYPTED_HEADER):
