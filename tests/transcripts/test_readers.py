@@ -16,6 +16,14 @@ from support.paths import FIXTURES
 own = pytest.mark.parametrize(("format_", "path"), OWN, ids=name)
 real = pytest.mark.parametrize(("format_", "path"), REAL, ids=name)
 
+
+@pytest.fixture(scope="module", params=REAL, ids=[f"{format_}-{path.name}" for format_, path in REAL])
+def real_file(request: pytest.FixtureRequest) -> tuple[str, Transcript]:
+    """Return the name of the format of a real file, and what was read from it."""
+    format_, path = request.param
+    return format_, read(path)
+
+
 WIRE = {"claude_code", "codex", "pi", "message_list", "hermes", "request_log"}
 """Readers of records that hold a provider's messages; the others' records are their agent's own."""
 WRITTEN = {"openclaw", "goose", "gemini", "qwen", "cline", "grok", "cursor"}
@@ -35,10 +43,10 @@ class TestRecognition:
         assert read(path).format == format_
 
     @needs_data("transcripts")
-    @real
-    def test_real(self, format_: str, path: Path) -> None:
+    def test_real(self, real_file: tuple[str, Transcript]) -> None:
         """Each real file is claimed by its own reader."""
-        assert read(path).format == format_
+        format_, transcript = real_file
+        assert transcript.format == format_
 
     @pytest.mark.parametrize(
         "path",
@@ -115,11 +123,11 @@ class TestCoverage:
             assert uncovered(read(path, format=format_)) == 0
 
     @needs_data("transcripts")
-    @real
-    def test_real(self, format_: str, path: Path) -> None:
+    def test_real(self, real_file: tuple[str, Transcript]) -> None:
         """No line of the real files is passed over."""
-        if is_lines(path) and is_lines(read(path).path):
-            assert uncovered(read(path, format=format_)) == 0
+        _, transcript = real_file
+        if is_lines(transcript.path):
+            assert uncovered(transcript) == 0
 
 
 def assert_identical(transcript: Transcript) -> int:
@@ -155,11 +163,11 @@ class TestIdentity:
             assert assert_identical(read(path)) > 0
 
     @needs_data("transcripts")
-    @real
-    def test_real(self, format_: str, path: Path) -> None:
+    def test_real(self, real_file: tuple[str, Transcript]) -> None:
         """Each provider-shaped record of the real files comes back as it was."""
+        format_, transcript = real_file
         if format_ in WIRE:
-            assert assert_identical(read(path)) > 0
+            assert assert_identical(transcript) > 0
 
 
 @pytest.mark.variants
