@@ -24,7 +24,7 @@ from support.embed_models import static_folder
 from support.waiting import UNHURRIED, until
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
-LIMIT = 40_000
+LIMIT = 20_000
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def long_talk(turns: int) -> list[dict[str, Any]]:
 
 def test_a_restarted_program_continues_from_the_archive(tmp_path: Path) -> None:
     """Its window is the one that it gets with the conversation it kept: what left before does not come back."""
-    conversation, asked = long_talk(120), make_message("user", "Which module was last?")
+    conversation, asked = long_talk(60), make_message("user", "Which module was last?")
     with Engine.open(tmp_path, settings=QUIET) as engine:
         engine.session("other").append([make_message("user", "Another conversation.")])
         engine.session("s").assemble(conversation[:-1], limit=LIMIT)
@@ -81,7 +81,7 @@ class TestAssemble:
 
     def test_what_does_not_fit_is_cut_to_the_limit_and_stays_valid(self, engine: Engine) -> None:
         """A long conversation is trimmed below the limit, and every provider would take it."""
-        window = engine.session("s").assemble(long_talk(120), limit=LIMIT)
+        window = engine.session("s").assemble(long_talk(60), limit=LIMIT)
         assert window.report.total_tokens <= LIMIT
         assert any(change.kind == "trimmed" for change in window.report.changes)
         for provider in ("openai_chat", "anthropic", "openai_responses"):
@@ -89,7 +89,7 @@ class TestAssemble:
 
     def test_a_cut_keeps_what_the_question_is_about(self, engine: Engine) -> None:
         """What has most to do with the question is the last to leave the window."""
-        conversation = [*long_talk(120), make_message("user", "Which port does the staging database listen on?")]
+        conversation = [*long_talk(60), make_message("user", "Which port does the staging database listen on?")]
         window = engine.session("s").assemble(conversation, limit=LIMIT)
         assert any(change.kind == "trimmed" for change in window.report.changes)
         assert "6543" in str(window.render())
@@ -97,8 +97,8 @@ class TestAssemble:
     def test_what_left_the_window_is_recalled_when_it_is_asked_for(self, engine: Engine) -> None:
         """A fact that an earlier request trimmed away is in the block of the request that needs it."""
         conversation = [
-            *long_talk(120),
-            make_message("user", "Please summarise the changes to module number 117 and detail117."),
+            *long_talk(60),
+            make_message("user", "Please summarise the changes to module number 57 and detail57."),
         ]
         assert "6543" not in str(engine.session("s").assemble(conversation, limit=LIMIT).render())
         conversation += [
@@ -168,7 +168,7 @@ class TestAssemble:
 
     def test_a_short_question_counts_more_than_earlier_messages(self, engine: Engine) -> None:
         """Where the last messages together say something else, the newest one alone is looked for."""
-        conversation = [make_message("user", "The vault word is zanzibar."), *long_talk(120)[1:]]
+        conversation = [make_message("user", "The vault word is zanzibar."), *long_talk(60)[1:]]
         conversation += [make_message("user", "Summarise detail117, please, and detail116 too.")]
         assert "zanzibar" not in str(engine.session("s").assemble(conversation, limit=LIMIT).render())
         conversation += [make_message("assistant", "Done."), make_message("user", "What is the vault word?")]
@@ -176,14 +176,14 @@ class TestAssemble:
 
     def test_nothing_is_lost(self, engine: Engine) -> None:
         """Every message of a conversation that was cut can be had back from the archive."""
-        conversation = long_talk(120)
+        conversation = long_talk(60)
         engine.session("s").assemble(conversation, limit=LIMIT)
         rows = engine.session("s").get(range(1, len(conversation) + 1))
         assert [row.message.text for row in rows] == [message["content"] for message in conversation]
 
     def test_a_window_only_grows_between_two_cuts(self, engine: Engine) -> None:
         """Without a cut the request before is a beginning of the next one, block and all."""
-        conversation = long_talk(120)
+        conversation = long_talk(60)
         for turn in range(6):
             conversation.append(
                 make_message("user", f"Which port does the staging database listen on, question {turn}?")
@@ -195,7 +195,7 @@ class TestAssemble:
 
     def test_another_process_renders_the_same(self, tmp_path: Path) -> None:
         """What was trimmed and recalled is recorded: a new engine sends the same window."""
-        conversation = [*long_talk(120), make_message("user", "Which port does the staging database listen on?")]
+        conversation = [*long_talk(60), make_message("user", "Which port does the staging database listen on?")]
         with Engine.open(tmp_path, settings=QUIET) as first:
             sent = first.session("s").assemble(conversation, limit=LIMIT).render()
         with Engine.open(tmp_path, settings=QUIET) as second:
@@ -203,7 +203,7 @@ class TestAssemble:
 
     def test_a_block_that_comes_back_is_not_archived(self, engine: Engine) -> None:
         """A client that sends the recalled block as a part of its history does not feed it to the memory."""
-        conversation = [*long_talk(120), make_message("user", "Which port does the staging database listen on?")]
+        conversation = [*long_talk(60), make_message("user", "Which port does the staging database listen on?")]
         echoed = [dict(message) for message in engine.session("s").assemble(conversation, limit=LIMIT).render()]
         engine.session("s").assemble([*echoed, make_message("assistant", "6543")], limit=LIMIT)
         rows = engine.session("s").get(range(1, 1000))
@@ -294,27 +294,27 @@ class TestBeyondWhatIsSeen:
 class TestKeeping:
     def test_a_pinned_message_comes_back_and_stays(self, engine: Engine) -> None:
         """What the user pins returns to the window, though it was trimmed, and no later cut takes it."""
-        conversation = [*long_talk(120), make_message("user", "Please summarise module number 117 and detail117.")]
+        conversation = [*long_talk(60), make_message("user", "Please summarise module number 57 and detail57.")]
         window = engine.session("s").assemble(conversation, limit=LIMIT)
         assert "6543" not in str(window.render())
         (number,) = {hit.message for hit in engine.session("s").search("Remember staging database port", limit=1)}
         assert engine.session("s").pin([number]) == 1
-        conversation += [*long_talk(60)[3:], make_message("user", "And detail59?")]
+        conversation += [*long_talk(30)[3:], make_message("user", "And detail29?")]
         again = engine.session("s").assemble(conversation, limit=LIMIT)
         assert "listens on port 6543" in str(again.render()[:6])
         assert again.report.total_tokens <= LIMIT
         engine.session("s").pin([number], pinned=False)
-        conversation += [*long_talk(60)[3:], make_message("user", "And detail58, once more?")]
+        conversation += [*long_talk(30)[3:], make_message("user", "And detail28, once more?")]
         assert "listens on port 6543" not in str(engine.session("s").assemble(conversation, limit=LIMIT).render()[:6])
 
     def test_a_cut_can_be_undone_where_there_is_room(self, engine: Engine) -> None:
         """What the last cut took comes back when it is asked for and fits."""
-        conversation = [*long_talk(60), make_message("user", "Please summarise detail57.")]
-        before = engine.session("s").assemble(conversation, limit=40_000)
+        conversation = [*long_talk(30), make_message("user", "Please summarise detail27.")]
+        before = engine.session("s").assemble(conversation, limit=20_000)
         cut = sum(len(change.ids) for change in before.report.changes if change.kind == "trimmed")
         assert cut
         assert engine.session("s").undo_trim() == cut
-        after = engine.session("s").assemble(conversation, limit=70_000)
+        after = engine.session("s").assemble(conversation, limit=35_000)
         assert len(after.items) == len(conversation)
         assert engine.session("another").undo_trim() == 0
 
@@ -339,7 +339,7 @@ class TestForgetting:
         """A forgotten message is gone from recorded blocks and reports, and from the file, down to its bytes."""
         canary = "zanzibar9876543"
         with Engine.open(tmp_path, settings=QUIET) as engine:
-            conversation = [make_message("user", f"Remember: the vault word is {canary}."), *long_talk(120)[1:]]
+            conversation = [make_message("user", f"Remember: the vault word is {canary}."), *long_talk(60)[1:]]
             conversation += [make_message("user", "Summarise detail117, please.")]
             engine.session("s").assemble(conversation, limit=LIMIT)
             conversation += [make_message("assistant", "Done."), make_message("user", "What is the vault word?")]

@@ -41,14 +41,14 @@ def test_each_past_request_is_the_one_that_was_sent(conversation: Talk, tmp_path
         Engine.open(tmp_path, settings=SETTINGS, background=False) as first,
         Engine.open(tmp_path, settings=SETTINGS, background=False) as second,
     ):
-        for number, step in enumerate(conversation.steps(30)):
+        for number, step in enumerate(conversation.steps(16)):
             sent += step.wires
             if number % 4 in {1, 2}:  # one request a turn, after the question or after the results
                 continue
-            if number == 44:
-                first.session("s").compact(sent, limit=8_000)
+            if number == 24:
+                first.session("s").compact(sent, limit=4_000)
             engine = second if number % 9 == 5 else first
-            window = engine.session("s").assemble(sent, limit=8_000)
+            window = engine.session("s").assemble(sent, limit=4_000)
             requests[window.report.turn] = window.render()
             reports.append(window.report)
         kinds = {change.kind for report in reports for change in report.changes}
@@ -254,7 +254,7 @@ class TestQuestions:
                     {"role": "user", "content": f"港口 {number}: the pier {number} uses port {7000 + number}."}
                 )
                 history.append({"role": "assistant", "content": f"Pier {number} is noted. " * 12})
-                session.assemble(history, limit=4_000)
+            session.assemble(history, limit=4_000)
             asked = {"role": "user", "content": "Which port does pier 3 use?"}
             report = session.assemble([*history, asked], limit=4_000).report
             last = session.messages()[-1]

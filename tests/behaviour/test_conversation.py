@@ -22,7 +22,7 @@ from support.conversations import answer, call, reply, results, system, user
 from support.waiting import SHY
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=SHY)
-LIMIT = 40_000
+LIMIT = 20_000
 HOUR = 3_600_000
 
 
@@ -49,7 +49,7 @@ class TestTwoProcesses:
         """What another process records while a window is made holds for that window already."""
         recall = Memory.recall
         with open_engine(tmp_path) as engine, open_engine(tmp_path) as other:
-            messages = make_conversation(120)
+            messages = make_conversation(60)
             engine.session("s").assemble(messages, limit=LIMIT)
 
             def meanwhile(memory: Memory, texts: Sequence[str], **options: Any) -> Recall:
@@ -68,8 +68,8 @@ class TestTwoProcesses:
     def test_a_summary_never_hides_another_one(self, tmp_path: Path) -> None:
         """Of two compactions at once the later one gives way: it knows less than what the other took out."""
         with open_engine(tmp_path) as engine, open_engine(tmp_path) as other:
-            messages = make_conversation(60)
-            longer = [*messages, *make_conversation(30)[1:]]
+            messages = make_conversation(30)
+            longer = [*messages, *make_conversation(15)[1:]]
 
             def slow(_: Prompt) -> str:
                 if not other.session("s").edits():
@@ -85,7 +85,7 @@ class TestGoingBack:
     def test_a_summary_of_what_was_taken_back_is_not_shown(self, tmp_path: Path) -> None:
         """A client that goes back to before a compaction gets its own words, not the summary of what it left."""
         with open_engine(tmp_path) as engine:
-            messages = make_conversation(60)
+            messages = make_conversation(30)
             engine.session("s").compact(messages, limit=LIMIT)
             assert summaries(engine, [*messages, user("Go on.")]) == 1
             back = [*messages[:5], user("Something else.")]
@@ -96,7 +96,7 @@ class TestGoingBack:
     def test_a_client_that_drops_old_messages_itself_keeps_it(self, tmp_path: Path) -> None:
         """What stayed at the time of the summary is still sent: so it stands for what is missing."""
         with open_engine(tmp_path) as engine:
-            messages = make_conversation(60)
+            messages = make_conversation(30)
             engine.session("s").compact(messages, limit=LIMIT)
             assert summaries(engine, [*messages[:3], *messages[-6:], user("Go on.")]) == 1
             assert summaries(engine, [*messages[-6:], user("Go on.")]) == 1
@@ -112,7 +112,7 @@ class TestPinning:
             results(answer("c1", "The door is green.")),
             reply("Seen."),
         ]
-        messages += make_conversation(60)[1:]
+        messages += make_conversation(30)[1:]
         with open_engine(tmp_path) as engine:
             engine.session("s").compact(messages, limit=LIMIT)
             found = engine.session("s").search("green door")[0].message
@@ -127,12 +127,12 @@ class TestUndoing:
     def test_what_came_back_does_not_come_back_again(self, tmp_path: Path) -> None:
         """A cut is undone once; after a compaction there is nothing to undo."""
         with open_engine(tmp_path) as engine:
-            engine.session("s").assemble(make_conversation(120), limit=LIMIT)
+            engine.session("s").assemble(make_conversation(60), limit=LIMIT)
             assert engine.session("s").undo_trim() > 0
             assert engine.session("s").undo_trim() == 0
-            engine.session("s").assemble([*make_conversation(120), user("Go on.")], limit=LIMIT)
+            engine.session("s").assemble([*make_conversation(60), user("Go on.")], limit=LIMIT)
             assert engine.session("s").undo_trim() > 0
-            engine.session("s").assemble(make_conversation(120), limit=LIMIT)
+            engine.session("s").assemble(make_conversation(60), limit=LIMIT)
             engine.session("s").compact(limit=LIMIT)
             assert engine.session("s").undo_trim() == 0
 

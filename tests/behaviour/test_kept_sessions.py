@@ -120,7 +120,7 @@ def test_the_estimate_is_near_what_a_session_takes(tmp_path: Path, kind: str) ->
             case "small":
                 messages += conversation(f"n{number}", turns=1, chars=80)
             case "long":
-                messages += conversation(f"n{number}", turns=1, chars=20_000)[: number % 10 == 0]
+                messages += conversation(f"n{number}", turns=1, chars=20_000)[: number % 5 == 0]
             case "tools":
                 call = {"id": f"c{number}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
                 messages.append({"role": "user", "content": words[:50]})

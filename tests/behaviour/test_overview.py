@@ -173,16 +173,16 @@ class TestStart:
 
 class TestCuts:
     def test_a_compaction_removes_it_and_the_next_request_has_a_new_one(self, tmp_path: Path) -> None:
-        said = talk(40, words=60)
+        said = talk(20, words=60)
         with opened(tmp_path) as engine:
             add_earlier_session(engine)
             session = engine.session("s")
-            first = session.assemble(said, limit=LIMIT)
-            session.compact(said, limit=LIMIT)
+            first = session.assemble(said, limit=LIMIT // 2)
+            session.compact(said, limit=LIMIT // 2)
             summary = next(edit.change for edit in session.edits() if edit.kind == "compacted")
             said = [*said, reply("Fine."), user("What is left?")]
-            second = session.assemble(said, limit=LIMIT)
-            third = session.assemble([*said, reply("Nothing."), user("Good.")], limit=LIMIT)
+            second = session.assemble(said, limit=LIMIT // 2)
+            third = session.assemble([*said, reply("Nothing."), user("Good.")], limit=LIMIT // 2)
         assert EARLIER_TITLE not in str(summary)
         assert count_overviews(first) == count_overviews(second) == count_overviews(third) == 1
         assert second.items[-1].overview is not None

@@ -12,7 +12,7 @@ import pytest
 from holdfast import Engine, Window
 from holdfast.settings import Compaction, Embedding, Recall, Settings, load
 
-LIMIT = 8_000
+LIMIT = 4_000
 FACT = "The vault code is 8841-tulip."
 BY_CALL = "no recall was asked for"
 """The reason in the report of a call with `recall=False`."""
@@ -25,7 +25,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
 """Every way to turn recall off, by the reason in the report; the last one is the argument `recall=False`."""
 
 
-def make_conversation(engine: Engine, reason: str, *, turns: int = 40) -> list[Window]:
+def make_conversation(engine: Engine, reason: str, *, turns: int = 20) -> list[Window]:
     """Say a fact, then let a session grow over its window with other things; return the window of each request."""
     history: list[dict[str, Any]] = [{"role": "user", "content": FACT}, {"role": "assistant", "content": "Noted."}]
     windows: list[Window] = []

@@ -108,15 +108,15 @@ def test_a_fact_does_not_hide_the_rest_of_its_message(engine: Engine) -> None:
     """The answer stands next to a fact that was learned, in a message that has left the window."""
     session, conversation = engine.session("s1"), list[Any]()
     asked = "The beta launch code is PURPLE-RHINO. Remember that the beta launch happens on May 5."
-    for turn in range(40):
+    for turn in range(16):
         text = f"Go on with batch {turn}. " + f"record {turn} stored; " * 80 if turn else asked
         conversation += [user(text)]
-        session.assemble(conversation, limit=16_000, provider="openai_chat")
+        session.assemble(conversation, limit=6_000, provider="openai_chat")
         conversation += [reply(f"Batch {turn} is in.")]
     session.learn()
     engine.work()
     conversation += [user("What is the beta launch code?")]
-    window = session.assemble(conversation, limit=16_000, provider="openai_chat")
+    window = session.assemble(conversation, limit=6_000, provider="openai_chat")
     assert session.facts()
     assert asked not in str(window.messages[1:-1])
     assert "PURPLE-RHINO" in str(window.request("openai_chat"))

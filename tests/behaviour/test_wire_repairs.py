@@ -47,11 +47,15 @@ def broken(window: list[Any], sent: list[dict[str, Any]]) -> list[Any]:
 class TestReasoning:
     """An item and the reasoning that it came after are one unit."""
 
-    @pytest.mark.parametrize(("limit", "step"), [(9_000, 9), pytest.param(200_000, 7, marks=pytest.mark.nightly)])
-    def test_every_cut_keeps_them_together(self, limit: int, step: int, engine: Engine) -> None:
+    @pytest.mark.parametrize(
+        ("limit", "lengths"),
+        [(5_000, range(5, 35, 5)), pytest.param(200_000, range(10, 60, 7), marks=pytest.mark.nightly)],
+        ids=["small", "large"],
+    )
+    def test_every_cut_keeps_them_together(self, limit: int, lengths: range, engine: Engine) -> None:
         """Trimmed and compacted at many lengths: no reply is sent without its reasoning or without its id."""
         sent = reasoned_talk(60)
-        for turns in range(10, 60, step):
+        for turns in lengths:
             stop = next(place for place, item in enumerate(sent) if f"Question {turns}:" in str(item)) + 1
             session = f"s{turns}"
             engine.session(session).assemble(sent[:stop], limit=limit)
