@@ -49,7 +49,7 @@ def test_every_screen_is_accessible(page: Page, running: Running) -> None:
 
 @pytest.mark.parametrize("name", ["window", "memory", "ask", "health"])
 def test_words_stay_whole_on_a_phone(page: Page, running: Running, name: str) -> None:
-    """Tabs are in one row, a score is next to its name, and the source of a setting is not broken."""
+    """Tabs are in one row, a score is next to its name, the source of a setting is not broken, nothing is cut off."""
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto(running.key_url + SCREENS[name])
     if name == "health":
@@ -68,6 +68,18 @@ def test_words_stay_whole_on_a_phone(page: Page, running: Running, name: str) ->
         " const range = document.createRange(); range.selectNodeContents(one); return range.getClientRects().length; })"
     )
     assert set(lines) == ({1} if name == "health" else set())
+    cut = page.evaluate(
+        "[...document.querySelectorAll('.bar nav, h1')].filter(one => one.scrollWidth > one.clientWidth)"
+        ".map(one => one.textContent)"
+    )
+    assert cut == []
+    wide = page.evaluate(
+        "[...document.querySelectorAll('input[placeholder]')].filter(one => one.offsetParent).filter(one => {"
+        " const pen = document.createElement('canvas').getContext('2d'); const style = getComputedStyle(one);"
+        " pen.font = style.font; const room = one.clientWidth - 2 * parseFloat(style.paddingLeft);"
+        " return pen.measureText(one.placeholder).width > room; }).map(one => one.placeholder)"
+    )
+    assert wide == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Sequence
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from holdfast import Engine
 from holdfast.embed import Choice, Purpose, Space
 from holdfast.embed.base import Floats
 from holdfast.messages import Message, Text, Usage
+from holdfast.server.inspector.markup import is_code
+from holdfast.server.inspector.past import FirstTurns
 from holdfast.settings import Embedding, Settings
 from inspector.conftest import Running, open_page, serve
 from support.waiting import UNHURRIED
@@ -143,6 +146,49 @@ def test_a_search_names_the_session_by_its_title(client: httpx.Client) -> None:
     text = client.get("/search?q=index+ledger").text
     assert "Add an index to the ledger." in text
     assert "c0de" not in re.sub(r'href="[^"]*"', "", text)
+
+
+def test_a_search_leads_to_the_turn_in_which_a_message_was_sent_first(client: httpx.Client, running: Running) -> None:
+    """If a turn sent it: a message that was only archived has none."""
+    text = client.get("/search?q=index+ledger").text
+    turn = re.search(r'<a class="hit-turn" href="([^"]*)"[^>]*>turn 1</a>', text)
+    assert turn is not None
+    assert "Add an index to the ledger." in client.get(f"/{unescape(turn[1])}").text
+    assert ">turn 1</a>" in client.get("/search?q=港口账本").text
+    session = running.engine.session("only archived")
+    session.append([{"role": "user", "content": "The winch 绞盘 is red."}])
+    text = client.get("/search?q=winch").text
+    assert "is red." in text
+    assert "hit-turn" not in text
+    session.forget()
+
+
+def test_only_the_newest_turns_of_a_long_session_are_looked_at(running: Running) -> None:
+    """The first of them lists messages that may have been sent before it."""
+    session = running.engine.session("c0de", project="/pier")
+    numbers = [(session.scope, message.id) for message in session.messages()]
+    store = running.engine._memory.store
+    whole = FirstTurns(store).find(numbers, seconds=60)
+    assert set(whole.values()) == {1, 2, 3}
+    newest = FirstTurns(store, max_newest=2)
+    assert newest.find(numbers, seconds=60) == {key: turn for key, turn in whole.items() if turn > 1}
+    assert newest.find(numbers, seconds=-1) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-    retry = 2\n+    retry = 5", True),
+        ("+重试 = 5\n-重试 = 2", True),
+        ("def crane():\n    lift(40)\n    return", True),
+        ("- one\n- two\n+ three\n  - four", False),
+        ("The crane lifts 40 tons.\n起重机。", False),
+        ("", False),
+    ],
+)
+def test_a_text_whose_columns_matter(text: str, *, expected: bool) -> None:
+    """A diff has to keep its columns; a list is no diff."""
+    assert is_code(text) is expected
 
 
 def test_sorting_and_filtering_by_hand(running: Running, browser: Any) -> None:

@@ -115,6 +115,11 @@ class Found:
         """The sessions that they are from."""
         return [scope for _, scope in (*self.by_words, *self.similar)]
 
+    @property
+    def messages(self) -> list[tuple[Scope, int]]:
+        """The messages that they are from, each with its session."""
+        return [(scope, hit.message) for hit, scope in (*self.by_words, *self.similar)]
+
 
 def search(engine: Engine, query: str, tenants: Sequence[str], *, limit: int, max_similar: int) -> Found:
     """Search all sessions of all projects and agents; return the best passages, best first."""

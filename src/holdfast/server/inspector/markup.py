@@ -19,6 +19,8 @@ MAX_MARKDOWN: Final = 40_000
 _CONTROLS: Final = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127), "�")
 _DIRECTIONS: Final = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "�")
 """Marks that change the direction of the text around them, and so can hide it."""
+_CODE_LINE: Final = re.compile(r"\t| {2,}[^\s*-]|@@ |diff --git |[+-](?! \S)")
+"""The beginning of a line that is indented, or of a diff; not that of a list."""
 
 
 def clean(text: str) -> str:
@@ -78,6 +80,12 @@ def excerpt(text: str, query: str, *, max_chars: int = 400) -> Markup:
             shown += escape(clean(text[done:first])) + Markup("<mark>{}</mark>").format(clean(text[first:last]))
             done = last
     return shown + escape(clean(text[done:stop])) + ("…" if stop < len(text) else "")
+
+
+def is_code(text: str) -> bool:
+    """Return whether most lines of a text are those of a diff, or indented: then columns matter."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return sum(_CODE_LINE.match(line) is not None for line in lines) * 2 > len(lines)
 
 
 def _find_words(text: str, query: str) -> list[tuple[int, int]]:

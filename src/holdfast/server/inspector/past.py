@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,8 @@ from holdfast.timeline import (
 
 MAX_SESSIONS: Final = 4
 """Sessions whose turns and edits are kept."""
+MAX_SEARCHED: Final = 64
+"""Sessions whose first turns of messages are kept for searches."""
 MAX_NEWEST: Final = 2_000
 """Turns that are read for the first page of a session, the newest.
 
@@ -246,6 +249,41 @@ class Pasts:
             return turns[0].number <= known.last
         newest = self._store.read_records(Select(scope=known.scope, newest=True, limit=1), kind=WINDOW)
         return not newest or newest[-1].id != known.turns[-1].record
+
+
+class FirstTurns:
+    """The turns in which messages were sent first, kept for the sessions that were asked for last."""
+
+    def __init__(self, store: Store, *, max_newest: int = MAX_NEWEST) -> None:
+        self._store = store
+        self._max_newest = max_newest
+        self._lock = Lock()
+        self._known: LruCache[tuple[Scope, int], dict[int, int]] = LruCache(MAX_SEARCHED)
+
+    def find(self, messages: Sequence[tuple[Scope, int]], *, seconds: float) -> dict[tuple[Scope, int], int]:
+        """Return the turns of messages, as many as can be read in some seconds, of the newest turns of each session."""
+        end = time.monotonic() + seconds
+        turns: dict[Scope, dict[int, int]] = {}
+        for scope in dict.fromkeys(scope for scope, _ in messages):
+            if time.monotonic() > end:
+                break
+            turns[scope] = self._read(scope)
+        found = {(scope, message): turns.get(scope, {}).get(message, 0) for scope, message in messages}
+        return {key: turn for key, turn in found.items() if turn}
+
+    def _read(self, scope: Scope) -> dict[int, int]:
+        newest = self._store.read_records(Select(scope=scope, newest=True, limit=1), kind=WINDOW)
+        if not newest:
+            return {}
+        key = (scope, newest[0].id)
+        with self._lock:
+            known = self._known.get(key)
+        if known is None:
+            turns = tuple(read_turns(self._store, scope, newest=self._max_newest))
+            known = Past(scope=scope, turns=turns, is_whole=len(turns) < self._max_newest).first_turns
+            with self._lock:
+                self._known[key] = known
+        return known
 
 
 def make_window(session: Session, past: Past, turn: PastTurn) -> Window:

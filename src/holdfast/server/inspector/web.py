@@ -81,6 +81,8 @@ MAX_HITS: Final = 20
 """Passages with words of a search that it shows, the best ones."""
 MAX_SIMILAR: Final = 10
 """Passages without a word of a search that it shows, because they are similar."""
+FIRST_TURN_SECONDS: Final = 0.1
+"""How long the turns of what a search found are looked for."""
 MAX_EXPLAINED: Final = 10
 """Passages of an answer whose scores are shown; the others are folded."""
 MAX_CHOICES: Final = 200
@@ -160,6 +162,7 @@ def make_pages() -> Environment:
         "percent": percent,
         "breakable": markup.breakable,
         "excerpt": markup.excerpt,
+        "is_code": lambda hit: hit.speaker == "tool" or markup.is_code(hit.text),
         "clean": markup.clean,
         "markdown": markup.markdown,
         "mark_code": markup.mark_code,
@@ -203,6 +206,7 @@ class Inspector:
         self._facts = facts.Facts(engine)
         self._actions = facts.FactActions(engine)
         self._pasts = past.Pasts(engine._memory.store)
+        self._first_turns = past.FirstTurns(engine._memory.store)
         self._figures = trends.Figures(engine, self._sessions)
         self._list = session_list.SessionList(engine, self._sessions, update=self._figures.update)
         self._whatif = whatif.WhatIf(engine)
@@ -335,6 +339,7 @@ class Inspector:
             "max_hits": MAX_HITS,
             "searched": sum(self._sessions.listed().values()),
             "titles": self._list.find_titles(found.scopes),
+            "turns": self._first_turns.find(found.messages, seconds=FIRST_TURN_SECONDS),
         }
 
     # --- one session -------------------------------------------------------------
