@@ -126,6 +126,20 @@ def test_a_match_in_the_window_is_the_reason_for_no_block(store: SqliteStore, sa
     assert recall(store, query).reason == "no stored fact or passage matches the question"
 
 
+@pytest.mark.parametrize(
+    ("earlier", "question"),
+    [
+        ("On which host does authentication listen?", "On which port does authentication listen?"),
+        ("认证服务监听哪台主机？", "认证服务监听哪个端口？"),
+    ],
+)
+def test_an_earlier_question_in_the_window_is_no_match(store: SqliteStore, earlier: str, question: str) -> None:
+    """It has the words of the next one, and no answer."""
+    numbers = say(store, earlier, "Lunch was good today, thanks.", question)
+    query = asking(question, across=True, shown=Shown(messages=set(numbers)))
+    assert recall(store, query).reason == "no stored fact or passage matches the question"
+
+
 @pytest.mark.parametrize("question", ["How do whales breathe?", "Tell me everything about whales", "鲸鱼怎么呼吸？"])
 def test_a_question_is_no_match_for_itself(store: SqliteStore, question: str) -> None:
     """It is archived and in the window before memory is asked."""

@@ -36,6 +36,7 @@ from holdfast.search.arrays import Bools
 from holdfast.search.corrections import find_instructions
 from holdfast.search.pack import Quote
 from holdfast.search.relevance import SHY, find_relevant, measure_confidence, measure_matches
+from holdfast.signals import without_questions
 from holdfast.store.base import FactRow, Store
 from holdfast.tokens import count_text
 
@@ -273,7 +274,7 @@ def _explain_nothing(found: Found, *, hidden: Collection[int]) -> str:
 
 
 def _is_best_in_window(found: Found, is_relevant: Bools, *, hidden: Collection[int]) -> bool:
-    """Tell whether the best match is in the window. The question is in the window too, and is no match for itself."""
+    """Tell whether the best match is in the window. This question and earlier ones are too, but answer nothing."""
     candidates = found.candidates
     shown = found.query.shown
     matches = measure_matches(found.signals) * is_relevant
@@ -288,10 +289,13 @@ def _is_best_in_window(found: Found, is_relevant: Bools, *, hidden: Collection[i
 
 
 def _is_asked(text: str, query: RecallQuery) -> bool:
-    """Tell whether a passage is the question, or a part of it; of a broad question only the subject is known."""
+    """Tell whether a passage only asks: it is the question, a part of it, or another question.
+
+    Of a broad question only the subject is known.
+    """
     if query.is_broad and find_subject(text) == query.texts[-1]:
         return True
-    return text.strip() in query.texts[-1]
+    return text.strip() in query.texts[-1] or not without_questions(text)
 
 
 def _list_known(listed: Listed, query: RecallQuery) -> list[str]:
