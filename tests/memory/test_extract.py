@@ -377,6 +377,11 @@ def test_without_a_model_only_what_is_explicit_is_read() -> None:
         ("Decision: use Kafka for all events.", "Let's switch from Kafka to NATS."),
         ("决定：用 Kafka 做消息队列。", "改用 NATS，不用 Kafka 了。"),
         ("We moved the API to port 8080.", "The API moved to port 7654."),
+        (
+            "Decision: the gateway keeps access logs for 45 days.",
+            "Correction: the gateway keeps access logs for 60 days, not 45; legal asked for it.",
+        ),
+        ("记住：导出任务每天六点运行。", "更正：导出任务每天七点运行，不是六点。"),
     ],
 )
 def test_a_decision_is_superseded_by_one_that_names_it(first: str, second: str) -> None:

@@ -22,6 +22,7 @@ from holdfast.errors import ModelBudgetError, ModelError, ModelOverflowError
 from holdfast.memory import facts
 from holdfast.memory.archive import extract_text, is_noise, unwrap, weigh_letters
 from holdfast.memory.block import NO_MARKS, Marks, strip_message
+from holdfast.memory.conflicts import find_replaced
 from holdfast.memory.facts import Decision, Draft, normalise_slot, read_text, resolve
 from holdfast.messages import Message, Role, Text
 from holdfast.models.base import Model, Prompt
@@ -140,10 +141,27 @@ def _find_missed(
 def _resolve_all(drafts: Iterable[Draft], rows: list[FactRow], *, scope: Scope, now: int) -> list[Decision]:
     """Resolve drafts one after the other, each against `rows`, to which the rows of the ones before it were added."""
     decisions: list[Decision] = []
-    for draft in drafts:
-        decisions.append(resolve(replace(draft, time=draft.time or now), scope=scope, known=rows))
-        rows += decisions[-1].rows
+    for untimed in drafts:
+        draft = replace(untimed, time=untimed.time or now)
+        decision = resolve(draft, scope=scope, known=rows)
+        if decision.action == "ADD":
+            decision = _replace_by_words(draft, decision, known=rows)
+        rows += decision.rows
+        decisions.append(decision)
     return decisions
+
+
+def _replace_by_words(draft: Draft, added: Decision, *, known: Sequence[FactRow]) -> Decision:
+    """Replace the older facts whose place a fact that would be added takes by its words without doubt."""
+    if draft.additive or draft.doubtful:
+        return added
+    (new,) = added.rows
+    older = [fact for fact in facts.current(known) if draft.is_newer(fact)]
+    over = find_replaced(new, older)
+    if not over:
+        return added
+    rows = (new, *(facts.supersede(fact, new) for fact in over))
+    return Decision(action="SUPERSEDE", reason="its words say so", rows=rows)
 
 
 def _count_actions(decisions: Iterable[Decision], more: Iterable[str] = ()) -> tuple[tuple[str, int], ...]:
