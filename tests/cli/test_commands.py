@@ -627,6 +627,7 @@ class TestDoctor:
             ("COMPACTION__MODEL=anthropic/claude-opus-4-5", "anthropic", "compaction.model: .*[anthropic]"),
             ("KNOWLEDGE__HOST_MODEL=ollama/qwen3", "openai", "knowledge.host_model: .*[openai]"),
             ("TOKENS__COUNTER=tiktoken", "tiktoken", "tokens.counter: .*[tiktoken]"),
+            ("EMBEDDING__PROVIDER=openai", "httpx2", "embedding: .*[remote]"),
         ],
     )
     def test_a_package_that_the_settings_need_is_named(
@@ -639,9 +640,15 @@ class TestDoctor:
         variables = {f"HOLDFAST_{name}": value, "ANTHROPIC_API_KEY": "canary"}
         done = run("doctor", home=tmp_path, **variables)
         assert done.returncode == 1
-        (line,) = [line for line in done.stdout.splitlines() if line.startswith("✗")]
+        line, *_ = [line for line in done.stdout.splitlines() if line.startswith("✗")]
         start, _, extra = finding.partition("[")
         assert re.search(rf"✗ {start}pip install 'holdfast-memory\[{extra[:-1]}\]'", line)
+
+    def test_an_embedder_without_a_key_is_wrong(self, tmp_path: Path) -> None:
+        """The settings name it, so that search by words alone is not what was asked for."""
+        done = run("doctor", home=tmp_path, HOLDFAST_EMBEDDING__PROVIDER="openai")
+        assert done.returncode == 1
+        assert re.search("✗ embedding: .*OPENAI_API_KEY", done.stdout)
 
     def test_a_model_of_another_program_is_only_noted(self, tmp_path: Path) -> None:
         """The proxy looks up its window, and the key may be with the agent."""

@@ -209,8 +209,13 @@ class _Checks:
             yield Finding("wrong", f"tokens.counter: {MissingExtraError(f'counting with {counter}', extra=counter)}")
 
     def search(self) -> Iterator[Finding]:
+        embedding = self.settings.embedding
+        is_named = embedding.provider not in {"auto", "none"} or embedding.base_url is not None
+        level: Level = "ok"
+        if self.choice.embedder is None:
+            level = "wrong" if is_named else "note"
         for reason in self.choice.reasons:
-            yield Finding("ok" if self.choice.embedder is not None else "note", f"embedding: {reason}")
+            yield Finding(level, f"embedding: {reason}")
         agent = self.settings.agent
         if agent.memory_search.backend == "qmd":
             from holdfast_agent.qmd import missing_command  # noqa: PLC0415 - only for this
