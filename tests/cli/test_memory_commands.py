@@ -103,6 +103,25 @@ class TestTransfer:
         assert data("facts", **elsewhere)[0]["content"] == "The API listens on port 8443"
         assert "时间容差" in data("search", "时间容差放在哪里", **elsewhere)[0]["text"]
 
+    @pytest.mark.parametrize("form", ["jsonl", "folder"])
+    def test_an_import_of_an_export_says_what_was_in_it(
+        self, data: Run, call: Callable[..., Result], form: str, tmp_path: Path
+    ) -> None:
+        """Messages and facts, and how many of them are new."""
+        data("import", EXAMPLE, "--no-vectors")
+        data("remember", "The API listens on port 8443")
+        data("export", "--to", form, tmp_path / "out")
+        done = call("import", tmp_path / "out", "--no-vectors", HOLDFAST_HOME=str(tmp_path / "elsewhere"))
+        assert done.stdout == "19 rows of 1 export: 18 new messages and 1 new fact.\n"
+
+    def test_an_import_of_a_memory_is_one_error(self, data: Run, call: Callable[..., Result], tmp_path: Path) -> None:
+        """It says how a memory is used, and nothing else."""
+        data("remember", "The API listens on port 8443")
+        data("backup", tmp_path / "bk.db")
+        done = call("import", tmp_path / "bk.db")
+        assert (done.stdout, done.stderr) == ("", "")
+        assert "bk.db: a memory, not a transcript" in str(done.exception)
+
     def test_the_plugins_own_folder_is_discovered(self, data: Run, tmp_path: Path) -> None:
         """`~/.openclaw/memory/context` is imported by --discover, wherever the state of OpenClaw lies."""
         for home, name in ((tmp_path / ".openclaw", "default"), (tmp_path / "moved", "moved")):

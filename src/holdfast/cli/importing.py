@@ -45,14 +45,25 @@ class _Request:
 
 @dataclass(slots=True)
 class _Result:
-    """The result of an import so far."""
+    """The result of an import so far.
+
+    Attributes:
+        sessions: Transcripts that were read.
+        messages: The messages in them.
+        new: Messages that were not archived before, of transcripts and exports.
+        new_facts: Facts of exports that were not known before.
+        rows: Messages and facts in exports, as files and as folders.
+        exports: How many these are.
+    """
 
     sessions: int = 0
     messages: int = 0
     new: int = 0
+    new_facts: int = 0
     embedded: int = 0
     stripped: int = 0
     rows: int = 0
+    exports: int = 0
     problems: list[str] = field(default_factory=list)
     warnings: tuple[str, ...] = ()
     empty: list[str] = field(default_factory=list)
@@ -62,17 +73,21 @@ class _Result:
     def print(self) -> None:
         for problem in self.problems:
             echo(problem, err=True)
-        for path in self.empty:
-            echo(f"{path}: no session found", err=True)
-        if self.skipped:
-            more = f" and {len(self.skipped) - _MAX_LISTED:,} more" if len(self.skipped) > _MAX_LISTED else ""
-            names = ", ".join(self.skipped[:_MAX_LISTED])
-            echo(f"{plural(len(self.skipped), 'file')} without a session of a known agent: {names}{more}", err=True)
-        if self.rows:
-            echo(f"{plural(self.rows, 'row')} of exports, {plural(self.new, 'new message')}.")
-        if self.sessions or not self.rows:
-            sessions = plural(self.sessions, "session")
-            echo(f"{plural(self.messages, 'message')} of {sessions}, {self.new:,} of them new.")
+        skipped = [file for file in self.skipped if file not in self.empty]  # those are named by an error
+        if skipped:
+            more = f" and {len(skipped) - _MAX_LISTED:,} more" if len(skipped) > _MAX_LISTED else ""
+            names = ", ".join(skipped[:_MAX_LISTED])
+            echo(f"{plural(len(skipped), 'file')} without a session of a known agent: {names}{more}", err=True)
+        read: list[str] = []
+        if self.sessions:
+            read.append(f"{plural(self.messages, 'message')} of {plural(self.sessions, 'session')}")
+        if self.exports:
+            read.append(f"{plural(self.rows, 'row')} of {plural(self.exports, 'export')}")
+        if not self.exports and (self.sessions or not self.empty):
+            echo(f"{read[0] if read else '0 messages of 0 sessions'}, {self.new:,} of them new.")
+        elif read:
+            new = f"{plural(self.new, 'new message')} and {plural(self.new_facts, 'new fact')}"
+            echo(f"{' and '.join(read)}: {new}.")
         if self.stripped:
             echo(f"Recalled text was removed from {plural(self.stripped, 'message')}.")
 
@@ -174,7 +189,7 @@ def _import_all(memory: Memory, request: _Request, result: _Result) -> None:
 
     if not request.paths:
         result.problems.append(f"no known agent has sessions in {Path.home()}: name files or folders")
-    before = memory.store.counts()["messages"]
+    before = memory.store.counts()
     exports: list[Path] = []
     folders: list[Path] = []
     transcript_paths: list[Path] = []
@@ -194,6 +209,7 @@ def _import_all(memory: Memory, request: _Request, result: _Result) -> None:
         for path in exports:
             progress.describe(f"reading {path.name}")
             result.rows += transfer.load_jsonl(memory.store, path)
+            result.exports += 1
         progress.describe("archiving")
         stored = memory.store.sessions()
         for ref in refs:
@@ -204,12 +220,15 @@ def _import_all(memory: Memory, request: _Request, result: _Result) -> None:
             owner, _ = scope_of(**{**request.whose, "session": ""})
             masked = memory.settings.archive.redaction
             count, problems = transfer.load_folder(memory.store, path, owner=owner, masked=masked)
-            result.messages += count
+            result.rows += count
+            result.exports += 1
             result.problems += problems
         if request.vectors:
             progress.describe("embedding")
             while step := memory.embed(limit=_EMBED_BATCH):
                 result.embedded += step
                 progress.describe(f"embedding: {plural(result.embedded, 'passage')}")
-    result.new = memory.store.counts()["messages"] - before
+    after = memory.store.counts()
+    result.new = after["messages"] - before["messages"]
+    result.new_facts = after["facts"] - before["facts"]
     result.warnings = memory.choice.reasons
