@@ -162,6 +162,10 @@ def test_a_command_that_copies_nothing_says_so(tmp_path: Path) -> None:
     unknown = run_migrate("source.db", "--tenant", "nobody")
     assert (unknown.returncode, unknown.stdout) == (1, "")
     assert "source.db has no tenant nobody; it has local" in unknown.stderr
+    assert not (tmp_path / "copy.db").exists()
+    same = run_command("migrate", "source.db", "./source.db", folder=tmp_path, environ={"HOME": str(tmp_path)})
+    assert same.returncode == 1
+    assert "SOURCE and TARGET are the same memory, source.db: name another place" in same.stderr
     empty = run_migrate("empty.db")
     assert empty.returncode == 0
     assert "empty.db is empty: nothing was copied" in empty.stderr

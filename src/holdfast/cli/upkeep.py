@@ -133,7 +133,9 @@ def migrate(*, source: str, target: str, tenants: tuple[str, ...], as_json: bool
     from holdfast.store.moving import move  # noqa: PLC0415 - only for this
     from holdfast.store.sqlite import SqliteStore  # noqa: PLC0415 - takes time
 
-    with _open_tables(source, create=False) as old, _open_tables(target) as new, Progress(1) as progress:
+    if _find_place(source) == _find_place(target):
+        raise InputError(f"SOURCE and TARGET are the same memory, {source}: name another place to copy it to")
+    with _open_tables(source, create=False) as old, Progress(1) as progress:
         total = sum(count for name, count in old.counts().items() if name in {"messages", "passages", "facts"})
         progress.set_total(max(1, total))
         known = list(filter(None, old.tenants()))  # records of the store itself have none
@@ -141,20 +143,29 @@ def migrate(*, source: str, target: str, tenants: tuple[str, ...], as_json: bool
         for name in names:
             if name not in known:
                 raise InputError(f"{old.place} has no tenant {name}; it has {', '.join(known) or 'none'}")
-        if len(names) > 1 and isinstance(new, SqliteStore) and not isinstance(old, SqliteStore):
-            raise InputError(
-                "tenants of a server may have the same numbers of messages, and a file has every number once: choose"
-                " one with --tenant, and give each tenant its own TARGET"
-            )
-        found = [move(old, new, name, progress=lambda table, count: progress.advance(count, table)) for name in names]
+        with _open_tables(target) as new:
+            if len(names) > 1 and isinstance(new, SqliteStore) and not isinstance(old, SqliteStore):
+                raise InputError(
+                    "tenants of a server may have the same numbers of messages, and a file has every number once:"
+                    " choose one with --tenant, and give each tenant its own TARGET"
+                )
+            found = [
+                move(old, new, name, progress=lambda table, count: progress.advance(count, table)) for name in names
+            ]
     if as_json:
         emit_json([asdict(one) for one in found])
         return
     if not found:
         echo(f"{old.place} is empty: nothing was copied.", err=True)
     for one in found:
-        rows = ", ".join(f"{count:,} {table}" for table, count in one.rows.items())
+        rows = ", ".join(plural(count, table.removesuffix("s")) for table, count in one.rows.items())
         echo(f"{one.tenant}: {rows}; compared, sha256 {one.digest[:16]}")
+
+
+def _find_place(place: str) -> Path | str:
+    """Return the address of a server or the file of a memory."""
+    settings = load_settings()
+    return server_address(place, settings=settings) or store_file(place, settings=settings).resolve()
 
 
 def _open_tables(place: str, *, create: bool = True) -> PostgresStore | SqliteStore:
