@@ -78,6 +78,8 @@ def answer(home: str, data: bytes) -> dict[str, Any]:
         read = json.loads(data or b"{}")
         payload = read if isinstance(read, dict) else {}
         event = str(payload.get("hook_event_name") or "")
+        if not event:  # no host waits for an answer, so that no server is started
+            return {}
         project = str(payload.get("cwd") or os.getcwd())
         folder, name = _find_place(home, project)
         if event in ARCHIVING:

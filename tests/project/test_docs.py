@@ -110,7 +110,7 @@ def test_a_command_describes_what_it_does(name: str) -> None:
         command = found
     assert command.help
     has_json = any("--json" in parameter.opts for parameter in command.params)
-    assert has_json or isinstance(command, click.Group) or name in {"mcp", "rpc"}  # these speak JSON alone
+    assert has_json or isinstance(command, click.Group)
 
 
 @pytest.mark.parametrize("name", [name for name in vars(errors) if name.endswith("Error")])

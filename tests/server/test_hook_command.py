@@ -326,6 +326,18 @@ def test_a_hook_that_a_server_answers_imports_almost_nothing(tmp_path: Path) -> 
             assert not slow & modules - started
 
 
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"prompt": "\xe9\x83\xa8"}'])
+def test_what_is_no_event_starts_no_server(tmp_path: Path, data: bytes) -> None:
+    """Such as a hook that is run by hand without input."""
+    assert hook_command.answer(str(tmp_path / "memory"), data) == {}
+    assert not (tmp_path / "memory").exists()
+    Engine.open(tmp_path, settings=Settings(), background=False).close()
+    before = sorted(tmp_path.iterdir())
+    assert hook_command.answer(str(tmp_path), data) == {}
+    assert sorted(tmp_path.iterdir()) == before
+    assert find(tmp_path) is None
+
+
 def test_arguments() -> None:
     """Others are left to the command line, which explains them."""
     assert parse([]) == ""

@@ -26,6 +26,9 @@ _folder_option: Final = click.option(
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="A project with a separate memory, by archive.path in its settings; default the memory of the user.",
 )
+_speaks_json: Final = click.option(
+    "--json", "as_json", is_flag=True, help="Print errors as JSON. Answers are JSON in any case."
+)
 
 
 @click.command()
@@ -144,7 +147,8 @@ def token(*, project: Path | None, home: Path | None, as_json: bool) -> None:
 @click.command()
 @_folder_option
 @home_option
-def rpc(*, project: Path | None, home: Path | None) -> None:
+@_speaks_json
+def rpc(*, project: Path | None, home: Path | None, as_json: bool) -> None:  # noqa: ARG001 - every command has it
     """Answer calls, one JSON object a line, from standard input on standard output."""
     from holdfast.server.rpc import Rpc  # noqa: PLC0415 - only for this
     from holdfast.shared import find_memory  # noqa: PLC0415 - takes time
@@ -162,7 +166,17 @@ def rpc(*, project: Path | None, home: Path | None) -> None:
 @click.option("--agent", default="main", show_default=True, help="The agent.")
 @click.option("--http", "port", type=click.IntRange(1, 65535), help="Serve streamable HTTP on this port of 127.0.0.1.")
 @home_option
-def mcp(*, tenant: str, session: str, project: str | None, agent: str, port: int | None, home: Path | None) -> None:
+@_speaks_json
+def mcp(
+    *,
+    tenant: str,
+    session: str,
+    project: str | None,
+    agent: str,
+    port: int | None,
+    home: Path | None,
+    as_json: bool,  # noqa: ARG001 - every command has it
+) -> None:
     """Give memory to an MCP client as tools, over standard input and output or HTTP."""
     require("holdfast mcp", "mcp", extra="mcp")
     from holdfast.mcp import create_server  # noqa: PLC0415 - an extra
