@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -36,7 +37,7 @@ from holdfast.session import Session
 from holdfast.settings import Embedding, Pruning, Recall, Settings, Trim
 from holdfast.tokens import count_messages
 from support.conversations import answer, call, items, messages_of, reply, results, system, user
-from support.earlier import add_earlier_session
+from support.earlier import write_earlier_memory
 from support.strategies import WIRE, conversations, examples
 
 slow = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
@@ -143,12 +144,10 @@ def some_settings(draw: st.DrawFn) -> Settings:
 @contextmanager
 def open_session(settings_: Settings) -> Iterator[Session]:
     """A session over a real store that is deleted afterwards."""
-    with (
-        TemporaryDirectory() as folder,
-        Engine.open(folder, settings=settings_, background=False, personal=True) as engine,
-    ):
-        add_earlier_session(engine)
-        yield engine.session("s")
+    with TemporaryDirectory() as folder:
+        write_earlier_memory(Path(folder))
+        with Engine.open(folder, settings=settings_, background=False, personal=True) as engine:
+            yield engine.session("s")
 
 
 def request(session: Session, talk: Sequence[Any], window: int, **options: Any) -> Window | None:

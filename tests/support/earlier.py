@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 from holdfast import Engine
+from holdfast.settings import Embedding, Settings
+from holdfast.store.opening import STORE_NAME
 from support.conversations import reply, user
 
-__all__ = ["EARLIER_RULE", "EARLIER_TITLE", "add_earlier_session"]
+__all__ = ["EARLIER_RULE", "EARLIER_TITLE", "add_earlier_session", "write_earlier_memory"]
 
 EARLIER_RULE = "Always write tests before the code."
 """A fact in the overview."""
@@ -19,3 +25,18 @@ def add_earlier_session(engine: Engine, **scope: str) -> None:
     session.append([user(EARLIER_TITLE), reply("The flamingo importer works now."), user("谢谢")])
     session.remember(EARLIER_RULE)
     session.remember("TODO: tell the customers", type="task_state")
+
+
+def write_earlier_memory(folder: Path) -> None:
+    """Write a memory without vectors into an empty folder, with that session."""
+    (folder / STORE_NAME).write_bytes(_make_earlier_memory())
+
+
+@cache
+def _make_earlier_memory() -> bytes:
+    """Return the file of such a memory: tests with many examples need it for each of them."""
+    settings = Settings(embedding=Embedding(provider="none"))
+    with TemporaryDirectory() as folder:
+        with Engine.open(folder, settings=settings, background=False, personal=True) as engine:
+            add_earlier_session(engine)
+        return (Path(folder) / STORE_NAME).read_bytes()
