@@ -183,6 +183,13 @@ class TestAnswers:
         found = memory.recall(("Where did we leave off?",), scope=HERE)
         assert [line.scope.session for line in found.sessions] == ["importer"]
 
+    @pytest.mark.parametrize("question", ["What did we do in the last session?", "上次我们做了什么？"])
+    def test_a_session_that_only_asked_is_none(self, memory: Memory, question: str) -> None:
+        for number in range(4):
+            hold(memory, f"asking {number}", user(question), reply("OK."), days=0)
+        found = memory.recall((question,), scope=HERE)
+        assert [line.scope.session for line in found.sessions] == ["importer"]
+
     @pytest.mark.parametrize(
         ("text", "note"),
         [

@@ -216,7 +216,7 @@ def _describe_periods(
             max_keys=each,
             rank=_make_rank(wanted, is_required=bool(wanted)),
         )
-        if line is not None and (not wanted or _names(line, wanted)):
+        if line is not None and not _only_asks(line, now=query.now) and (not wanted or _names(line, wanted)):
             lines.append(line)
     return lines, 0
 
@@ -257,7 +257,7 @@ def _list_about(store: Store, query: RecallQuery, subject: str) -> list[SessionL
 
 def _list_last(store: Store, query: RecallQuery) -> list[SessionLine]:
     """Describe the last session before the one that asks."""
-    spans = store.read_sessions(query.scope, across=query.across, limit=MAX_ABOUT)
+    spans = store.read_sessions(query.scope, across=query.across, limit=MAX_SESSIONS)
     for span in spans:
         if span.scope == query.scope:
             continue
@@ -275,9 +275,14 @@ def _describe_all(store: Store, spans: Sequence[SessionSpan], query: RecallQuery
         line = describe_period(
             store, span, since=since, until=until, shown=query.shown.messages, max_keys=each, rank=rank
         )
-        if line is not None:
+        if line is not None and not _only_asks(line, now=query.now):
             lines.append(line)
     return lines
+
+
+def _only_asks(line: SessionLine, *, now: int | None) -> bool:
+    """Tell whether a session has nothing but a question about other sessions."""
+    return not line.outcome and not line.keys and read_question(line.title, now=now) is not None
 
 
 def _make_rank(wanted: frozenset[str], *, is_required: bool) -> Rank:
