@@ -155,11 +155,8 @@ def test_what_left_the_window_is_described_and_shown(tmp_path: Path) -> None:
         engine.session("long", project="shop").assemble(history, limit=4_000, reserve=500)
         engine.session("other", project="elsewhere").assemble(history, limit=4_000, reserve=500)
 
-    async def use() -> None:
-        arguments = ["-m", "holdfast", "mcp", "--home", str(home), "--project", "shop"]
-        parameters = StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ))
-        async with stdio_client(parameters) as streams, ClientSession(*streams) as client:
-            await client.initialize()
+    async def use(engine: Engine) -> None:
+        async with Client(create_server(engine, session="mcp", project="shop")) as client:
             described = (await client.call_tool("archive_describe", {})).structured_content
             assert described is not None
             assert described["session"] == "long"
@@ -186,7 +183,8 @@ def test_what_left_the_window_is_described_and_shown(tmp_path: Path) -> None:
             assert failed.is_error
             assert "archive_describe" in str(failed.content)
 
-    anyio.run(use)
+    with Engine.open(home, settings=settings, background=False) as engine:
+        anyio.run(use, engine)
 
 
 def test_streamable_http_needs_the_token_and_a_name_of_this_machine(home: Path) -> None:

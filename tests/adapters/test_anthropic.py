@@ -87,7 +87,7 @@ def test_a_window_that_is_refused_is_sent_smaller(model_server: ScriptedProvider
     history: list[MessageParam] = []
     model_server.set_script(Librarian("anthropic"))
     anthropic = client(model_server, engine, limit=100_000)
-    for turn in range(12):
+    for turn in range(3, 7):
         say(anthropic, history, question(turn))
     librarian, is_refused = Librarian("anthropic", calls=100), [True]
 
@@ -144,7 +144,7 @@ def test_the_asynchronous_client(model_server: ScriptedProvider, engine: Engine)
         middleware = [HoldfastMiddleware(engine, session="s1", tenant="anna", limit=LIMIT)]
         async with AsyncAnthropic(api_key="k", base_url=model_server.url, middleware=middleware) as anthropic:
             history: list[Any] = []
-            for turn in range(16):
+            for turn in range(9):
                 history.append({"role": "user", "content": question(turn)})
                 while True:
                     arguments: Any = {"model": "claude-x", "max_tokens": 500, "messages": history, "tools": TOOLS}
@@ -169,7 +169,7 @@ def test_the_asynchronous_client(model_server: ScriptedProvider, engine: Engine)
     assert librarian.summaries
     assert model_server.check() == []
     rows = archived(engine.session("s1", tenant="anna"))
-    assert [message.text for message in rows if message.role == "user"] == [question(turn) for turn in range(16)]
+    assert [message.text for message in rows if message.role == "user"] == [question(turn) for turn in range(9)]
     assert archived(engine.session("s1")) == []
 
 

@@ -77,7 +77,7 @@ def test_a_window_that_is_refused_is_sent_smaller(model_server: ScriptedProvider
     librarian, is_refused = Librarian("openai_chat"), [True]
     model_server.set_script(librarian)
     agent = open_agent(model_server, HoldfastMiddleware(engine, limit=100_000))
-    for turn in range(10):
+    for turn in range(3, 7):
         say(agent, question(turn))
 
     def refuse_once(body: dict[str, Any]) -> Any:

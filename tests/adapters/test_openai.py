@@ -125,7 +125,7 @@ def test_the_asynchronous_client(model_server: ScriptedProvider, engine: Engine)
         http_client = HoldfastAsyncClient(engine, session="s1", tenant="anna", limit=LIMIT)
         async with AsyncOpenAI(api_key="k", base_url=f"{model_server.url}/v1", http_client=http_client) as openai:
             history: list[Any] = []
-            for turn in range(16):
+            for turn in range(9):
                 history.append({"role": "user", "content": question(turn)})
                 tools = [{"type": "function", "function": TOOL}]
                 arguments: Any = {"model": "gpt-x", "messages": history, "tools": tools}
@@ -150,7 +150,7 @@ def test_the_asynchronous_client(model_server: ScriptedProvider, engine: Engine)
     assert steps == []
     assert model_server.check() == []
     rows = archived(engine.session("s1", tenant="anna"))
-    assert [message.text for message in rows if message.role == "user"] == [question(turn) for turn in range(16)]
+    assert [message.text for message in rows if message.role == "user"] == [question(turn) for turn in range(9)]
 
 
 @pytest.mark.parametrize("path", ["chat", "responses"])

@@ -75,7 +75,7 @@ def test_a_window_that_is_refused_is_sent_smaller(
     model_server.set_script(librarian)
     agent = open_agent(openai_client, HoldfastMemory(engine, session="s1", limit=100_000))
     history: list[ModelMessage] = []
-    for turn in range(10):
+    for turn in range(3, 7):
         history = agent.run_sync(question(turn), message_history=history).all_messages()
     is_refused = [True]
 

@@ -13,10 +13,13 @@ from holdfast.store.base import Select
 from holdfast.testing.provider import ScriptedProvider, ScriptedReply, Step, wire_of_path
 from support.waiting import UNHURRIED
 
-LIMIT = 8_000
-"""Tokens of the window."""
-TURNS = int(os.environ.get("HOLDFAST_ADAPTER_TURNS", "20"))
+TURNS = int(os.environ.get("HOLDFAST_ADAPTER_TURNS", "12"))
 """Turns of a long conversation; `make frameworks` runs 200."""
+IS_FULL = "HOLDFAST_ADAPTER_TURNS" in os.environ
+LIMIT = 8_000 if IS_FULL else 6_000
+"""Tokens of the window; a smaller one is compacted after fewer turns."""
+BOXES = 40 if IS_FULL else 50
+"""Boxes on most shelves; more of them fill the window in fewer turns."""
 PLANTED = "The door code of the Tromsø office is 7741-K."
 QUESTION = "What is the door code of the Tromsø office?"
 SETTINGS = Settings(
@@ -55,7 +58,7 @@ TOOL = {
 
 def lookup(shelf: int) -> str:
     """Look a shelf up."""
-    boxes = 450 if shelf == LONG_SHELF else 40
+    boxes = 450 if shelf == LONG_SHELF else BOXES
     return f"Shelf {shelf}: " + " ".join(f"box-{shelf}-{number}" for number in range(boxes))
 
 
