@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -23,11 +25,13 @@ def main() -> None:
     """Print the answers of all versions, once for those that are initialised: they differ in the version alone."""
     answers: dict[str, Any] = {}
     for version in HANDSHAKE:
-        found = ask(handshake_requests(version))
+        with start_server() as server:
+            found = ask(server, handshake_requests(version))
         assert found["initialize"].pop("protocolVersion") == version
         assert answers.setdefault("handshake", found) == found
     for version in MODERN:
-        answers[version] = ask(modern_requests(version))
+        with start_server() as server:
+            answers[version] = ask(server, modern_requests(version))
     print(json.dumps({"handshake_versions": HANDSHAKE, **answers}, indent=1, sort_keys=True))
 
 
@@ -50,22 +54,29 @@ def modern_requests(version: str) -> list[dict[str, Any]]:
     return [{"jsonrpc": "2.0", "id": method, "method": method, "params": {"_meta": meta}} for method in methods]
 
 
-def ask(requests: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the result of each request by its method."""
+@contextmanager
+def start_server() -> Iterator[subprocess.Popen[str]]:
+    """Run a server with an empty memory."""
     with TemporaryDirectory() as home:
         command = [sys.executable, "-c", START, "mcp", "--home", home]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603
+            yield server
             assert server.stdin is not None
-            assert server.stdout is not None
-            results: dict[str, Any] = {}
-            for request in requests:
-                server.stdin.write(json.dumps(request) + "\n")
-                server.stdin.flush()
-                if "id" in request:
-                    answer = json.loads(server.stdout.readline())
-                    if "result" in answer:
-                        results[request["id"]] = answer["result"]
             server.stdin.close()
+
+
+def ask(server: subprocess.Popen[str], requests: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the result of each request by its method."""
+    assert server.stdin is not None
+    assert server.stdout is not None
+    results: dict[str, Any] = {}
+    for request in requests:
+        server.stdin.write(json.dumps(request) + "\n")
+        server.stdin.flush()
+        if "id" in request:
+            answer = json.loads(server.stdout.readline())
+            if "result" in answer:
+                results[request["id"]] = answer["result"]
     return results
 
 

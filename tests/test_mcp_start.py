@@ -17,6 +17,7 @@ import pytest
 from holdfast import Engine, __version__
 from holdfast.mcp_start import EarlyAnswers
 from holdfast.settings import Settings
+from support.forked import Holdfast
 
 ROOT = Path(__file__).parents[1]
 ANSWERS = json.loads((ROOT / "src" / "holdfast" / "mcp_answers.json").read_bytes())
@@ -53,8 +54,31 @@ class Client:
 
 
 @contextmanager
+def start(home: Path) -> Iterator[Client]:
+    """Run `holdfast mcp`."""
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
+    with Holdfast[str]("mcp", "--home", str(home), **pipes) as process:
+        yield Client(process)
+
+
+@contextmanager
 def connect(home: Path) -> Iterator[Client]:
-    """Start `holdfast mcp`; when the client ends, it has nothing more to say, and ends too."""
+    """Run `holdfast mcp`; when the client ends, it has nothing more to say, and ends too."""
+    with start(home) as client:
+        yield client
+        assert client.process.communicate()[0] == ""
+        assert client.process.returncode == 0
+
+
+def skip_early_answers(client: Client, params: dict[str, Any]) -> None:
+    """Let the SDK answer once: after that it answers everything."""
+    client.send({"jsonrpc": "2.0", "id": "first", "method": "nonsense", "params": params})
+    assert "error" in client.receive()
+
+
+@contextmanager
+def connect_patiently(home: Path) -> Iterator[Client]:
+    """Run `holdfast mcp` so that it does not load before it has to, however slow the client is."""
     code = "import sys; from holdfast import command, mcp_start; mcp_start.LOAD_SECONDS = 600.0; command.run()"
     command = [sys.executable, "-c", code, "mcp", "--home", str(home)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -64,11 +88,13 @@ def connect(home: Path) -> Iterator[Client]:
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-def test_the_answers_are_those_of_the_sdk(version: str) -> None:
+def test_the_answers_are_those_of_the_sdk(tmp_path: Path, version: str) -> None:
     """If this fails: python scripts/write_mcp_answers.py > src/holdfast/mcp_answers.json."""
     is_modern = version in SCRIPT.MODERN
     requests = SCRIPT.modern_requests(version) if is_modern else SCRIPT.handshake_requests(version)
-    found = SCRIPT.ask(requests)
+    with connect(tmp_path) as client:
+        skip_early_answers(client, requests[0]["params"] if is_modern else {})
+        found = SCRIPT.ask(client.process, requests)
     early = EarlyAnswers(ANSWERS, version=__version__)
     for request in requests:
         if "id" in request:
@@ -104,7 +130,7 @@ def test_a_client_gets_the_tools_before_the_memory_is_open(tmp_path: Path, versi
 
 def test_a_client_that_only_asks_for_the_tools_loads_nothing(tmp_path: Path) -> None:
     """Not even the memory is created."""
-    with connect(tmp_path / "memory") as client:
+    with connect_patiently(tmp_path / "memory") as client:
         for request in SCRIPT.handshake_requests("2025-06-18"):
             client.send(request)
             if "id" in request:
@@ -117,16 +143,16 @@ def test_a_client_that_listens_to_changes_is_acknowledged_once(tmp_path: Path) -
     meta = SCRIPT.modern_requests("2026-07-28")[0]["params"]["_meta"]
     wanted = {"toolsListChanged": True, "promptsListChanged": True}
     listen = {"_meta": meta, "notifications": wanted}
-    command = [sys.executable, "-c", SCRIPT.START, "mcp", "--home", str(tmp_path)]
     received = []
-    for start in (command, [sys.executable, "-m", "holdfast", "mcp", "--home", str(tmp_path)]):
-        with subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            client = Client(process)
+    for is_early in (False, True):
+        with start(tmp_path) as client:
+            if not is_early:
+                skip_early_answers(client, {"_meta": meta})
             client.send({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": listen})
             first = client.receive()
             client.send({"jsonrpc": "2.0", "id": "c", "method": "nonsense", "params": {"_meta": meta}})
             received.append((first, client.receive()["id"]))
-            process.communicate()
+            client.process.communicate()
     assert received[0] == received[1]
 
 
