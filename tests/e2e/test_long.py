@@ -22,13 +22,13 @@ from support.waiting import until
 
 pytestmark = pytest.mark.untraced  # long conversations run the same lines again
 
-TURNS = 45
+TURNS = 30
 """How many turns, in one wire format; with `HOLDFAST_E2E_TURNS` as many as it says, in both."""
 WIRES = {
     "anthropic": ("anthropic/claude-test", "ANTHROPIC_BASE_URL", ""),
     "openai_chat": ("openai/gpt-test", "OPENAI_BASE_URL", "/v1"),
 }
-SCREEN = 14
+SCREEN = 6
 """The first turns, which are talked in the full terminal; in the last of them Ctrl-C is pressed while a tool runs."""
 
 
@@ -106,7 +106,7 @@ def test_a_long_conversation_forgets_nothing(wire: str, tmp_path: Path) -> None:
             assert terminal.leave() == 0
     assert faults(provider.bodies, wire) == []
     assert brain.from_memory >= len(FACTS) // 2  # the last facts may still be in the window
-    assert _compactions(tmp_path, brain) >= 8 * turns // 300
+    assert _compactions(tmp_path, brain) >= max(1, 8 * turns // 300)
     _follows_v3(tmp_path)
 
 

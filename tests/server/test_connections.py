@@ -187,4 +187,4 @@ def test_a_large_body_is_not_limited_here() -> None:
     """Neither whole nor in small pieces."""
     with serve(Starlette(routes=[Route("/upload", upload, methods=["POST"])])) as url:
         assert patient.post(f"{url}/upload", content=b"x" * 10_000_000).text == "10000000"
-        assert patient.post(f"{url}/upload", content=iter([b"x"] * 50_000)).text == "50000"
+        assert patient.post(f"{url}/upload", content=iter([b"x"] * 10_000)).text == "10000"

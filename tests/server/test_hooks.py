@@ -16,11 +16,12 @@ from holdfast.hooks.handlers import MAX_HOSTS, MAX_REPLY_TRIES, HostHooks
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text
 from holdfast.models.scripted import Scripted
+from holdfast.server.process import find
 from holdfast.settings import Archive, Embedding, Recall, Settings
 from holdfast.store.base import Scope, Select
 from support.hook_host import Host
 from support.learning_model import count_extractions, depot_model
-from support.waiting import UNHURRIED, stop_server
+from support.waiting import UNHURRIED, stop_server, until
 
 
 @pytest.fixture
@@ -36,6 +37,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
 def test_a_conversation_through_a_compaction(host: Host) -> None:
     """What the window shows is not recalled; what a compaction removed is, and its details are put back."""
     host.run("SessionStart", source="startup")
+    until(lambda: find(host.home))
     assert host.run("UserPromptSubmit", prompt="Where does the billing replica listen?") == ""
     host.write("user", "The billing replica listens on port 5433, say the operators.")
     host.write("assistant", "I will use port 5433 for the billing replica.")

@@ -448,7 +448,7 @@ class TestUnnamed:
         """Also after a restart, and if replies come back without their spaces."""
         names: set[str] = set()
         messages = ["hello"]
-        for _ in range(6):
+        for _ in range(3):
             with start(lambda _: "Hi  there.\n", settings=PLAIN) as server:
                 for _ in range(2):  # with and without a restart between
                     names.add(session_of(ask(server, path, *messages, stream=stream)))

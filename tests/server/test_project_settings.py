@@ -25,7 +25,7 @@ from holdfast.settings.projects import MAX_PROJECTS
 from holdfast.settings.trust import record_trust
 from holdfast.testing.provider import ScriptedProvider
 from support import patient, postgres_server
-from support.forked import Holdfast
+from support.forked import Holdfast, run_holdfast
 from support.waiting import stop_server, until
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
@@ -65,17 +65,7 @@ class Machine:
 
     def run(self, *words: str, cwd: Path, stdin: str = "") -> str:
         """Run a command, and return what it prints."""
-        done = subprocess.run(
-            [HOLDFAST, *words],
-            cwd=cwd,
-            env=self.environ,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=SECONDS,
-        )
-        return done.stdout
+        return run_holdfast(*words, cwd=cwd, env=self.environ, stdin=stdin).stdout
 
     def shorten(self, project: Path) -> bool:
         """Run the hook after a tool call in a project, and return whether the output was shortened."""
@@ -230,9 +220,7 @@ def test_a_project_with_a_memory_of_its_own(machine: Machine) -> None:
     environ = {name: value for name, value in machine.environ.items() if name != "HOLDFAST_EMBEDDING__PROVIDER"}
     event = {"hook_event_name": "SessionStart", "source": "startup", "session_id": "s1", "cwd": str(machine.plain)}
     try:
-        subprocess.run(
-            [HOLDFAST, "hook"], cwd=machine.plain, env=environ, input=json.dumps(event), text=True, check=True
-        )
+        run_holdfast("hook", cwd=machine.plain, env=environ, stdin=json.dumps(event))
         server = find_or_start(own)
         assert not assemble(server, machine.plain)["warnings"]
         assert not find(machine.memory)

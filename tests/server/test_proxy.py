@@ -121,7 +121,7 @@ class TestAnthropic:
 
         with start(answer, settings=SMALL) as server, anthropic(server.url) as client:
             history: list[Any] = [{"role": "user", "content": "The magic number is 7421. List everything."}]
-            for turn in range(40):
+            for turn in range(20):
                 reply = client.messages.create(model=MODEL, max_tokens=500, messages=history, tools=[LS])
                 history.append({"role": "assistant", "content": reply.content})
                 results = [
@@ -134,10 +134,10 @@ class TestAnthropic:
                 assert not providers.check(body["messages"], "anthropic")
             sizes = [len(json.dumps(body)) for body in server.provider.bodies]
             assert max(sizes) < 100_000
-            assert len(json.dumps(history, default=str)) > 780_000
+            assert len(json.dumps(history, default=str)) > 390_000
             archived = "".join(texts(server.engine))
             assert "7421" in archived
-            assert "step 40" in archived
+            assert "step 20" in archived
 
     def test_an_overflow_is_compacted_and_sent_again(self, start: Start) -> None:
         asked: list[dict[str, Any]] = []
@@ -168,12 +168,12 @@ class TestAnthropic:
             return Raw(400, {"type": "error", "error": error}) if is_long else "Fine."
 
         with start(answer) as server, anthropic(server.url) as client:
-            for turn in range(40):
-                history.append({"role": "user", "content": f"Turn {turn}: " + f"word{turn} " * 35})
+            for turn in range(20):
+                history.append({"role": "user", "content": f"Turn {turn}: " + f"word{turn} " * 70})
                 reply = client.messages.create(model=MODEL, max_tokens=100, messages=history, tools=[LS])
                 history.append({"role": "assistant", "content": reply.content})
-            refused = len(server.provider.bodies) - 40
-            assert 1 <= refused <= 10
+            refused = len(server.provider.bodies) - 20
+            assert 1 <= refused <= 5
 
     def test_a_window_is_made_smaller_until_the_provider_takes_it(self, start: Start) -> None:
         """A provider that does not say how much is too much is asked up to three times more."""

@@ -95,7 +95,7 @@ class Brain:
                 self.from_memory += value in recalled(window)
                 return f"ANSWER {value}" if value in window else "ANSWER unknown"
         number = re.findall(r"turn (\d+):", own)[-1]
-        return f"Noted {number}. " + "That is fine and we go on with it as before. " * 6
+        return f"Noted {number}. " + "That is fine and we go on with it as before. " * 14
 
 
 def counted(said: ScriptedReply, body: dict[str, Any]) -> ScriptedReply:

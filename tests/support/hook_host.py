@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from support.forked import run_holdfast
+
 __all__ = ["Host"]
 
 
@@ -50,16 +52,21 @@ class Host:
 
     def ask(self, event: str, **fields: Any) -> dict[str, Any]:
         """Run the command for an event, and return its answer."""
-        command = [sys.executable, "-m", "holdfast", "hook", "--home", self.address or str(self.home)]
-        done = subprocess.run(
-            command,
-            input=json.dumps(self.payload(event, **fields)),
-            env=os.environ | self.environ,
-            preexec_fn=self.prepare,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        command = ["hook", "--home", self.address or str(self.home)]
+        payload = json.dumps(self.payload(event, **fields))
+        environ = os.environ | self.environ
+        if self.prepare is None:
+            done = run_holdfast(*command, stdin=payload, env=environ)
+        else:
+            done = subprocess.run(
+                [sys.executable, "-m", "holdfast", *command],
+                input=payload,
+                env=environ,
+                preexec_fn=self.prepare,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
         assert not done.stderr
         output: dict[str, Any] = json.loads(done.stdout or "{}")
         return output
