@@ -114,6 +114,9 @@ class TestAssemble:
         window, outcome = world.assemble()
         assert "port 6543" in outcome.recall.block
         assert window.messages[-1].text.endswith(outcome.recall.block)
+        reasons = {edit.kind: edit.reason for edit in outcome.edits}
+        assert reasons["recalled"] == outcome.recall.match
+        assert reasons["recalled"].endswith("the question")
         assert window.block == ""
 
     def test_the_block_for_a_question_after_the_window_is_not_placed(self, world: World) -> None:
@@ -122,6 +125,9 @@ class TestAssemble:
         assert "port 6543" in window.block
         assert window.block not in "".join(message.text for message in window.messages)
         assert "recalled" not in {edit.kind for edit in outcome.edits}
+        assert [change.reason for change in window.report.changes if change.kind == "recalled"] == [
+            outcome.recall.match
+        ]
 
     def test_a_question_that_was_sent_without_a_block_stays_so(self, world: World) -> None:
         """A block would change a message that the provider's cache has."""

@@ -111,14 +111,15 @@ class WindowTooSmallError(WindowError):
     """
 
     def __init__(self, *, needed: int, limit: int, room: int) -> None:
-        reason = (
-            f"what must stay in the window takes {needed:,} tokens, and of its {limit:,} tools and the reply leave "
-        )
         if room > 0:
-            reason += f"{room:,} for messages: use a larger window, send a shorter message, or unpin some"
+            left = f"{room:,} of {limit:,} for messages"
+            advice = "use a larger window, send a shorter message, or unpin messages"
         else:
-            reason += "no room for messages: use a larger window, offer fewer tools, or reserve less for the reply"
-        super().__init__(reason)
+            left = f"no room for messages in a window of {limit:,}"
+            advice = "use a larger window, offer fewer tools, or reserve less for the reply"
+        super().__init__(
+            f"what must stay in the window takes {needed:,} tokens, but the tools and the reply leave {left}: {advice}"
+        )
         self.needed = needed
         self.limit = limit
         self.room = max(0, room)

@@ -564,6 +564,7 @@ def _recall_block(
         items,
         recall.block,
         position=memory.settings.recall.position,
+        reason=recall.match,
         ids=recall.messages,
         passages=recall.whole_passages,
         count=history.count,
@@ -736,7 +737,7 @@ def _find_block_of_caller(request: Request, recall: Recall) -> tuple[Change, ...
         Change(
             kind="recalled",
             ids=tuple(recall.messages),
-            reason="recalled for the question, which follows the window",
+            reason=recall.match,
             tokens_before=0,
             tokens_after=recall.tokens,
         ),

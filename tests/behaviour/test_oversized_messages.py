@@ -153,4 +153,6 @@ def test_the_error_has_the_limit_of_the_caller(session: Session) -> None:
     error = caught.value
     assert error.limit == LIMIT
     assert 0 < error.room < LIMIT < error.needed
-    assert f"takes {error.needed:,} tokens, and of its {LIMIT:,} tools and the reply leave {error.room:,}" in str(error)
+    left = f"the tools and the reply leave {error.room:,} of {LIMIT:,} for messages"
+    assert f"takes {error.needed:,} tokens, but {left}: use a larger window" in str(error)
+    assert str(error).endswith("or unpin messages")

@@ -417,3 +417,27 @@ def test_a_long_text_that_another_session_has_too_can_be_asked(store: SqliteStor
     say(store, pasted, scope=Scope(session="other"))
     say(store, "The office is in Oslo.")
     assert recall(store, asking(pasted)).hits == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "fact", "says"),
+    [
+        ("Which port has the gateway?", "The gateway port is 443.", "1 fact and 1 passage match the question"),
+        ("Which port has the gateway?", "", "1 passage matches the question"),
+        ("网关的端口是多少？", "", "1 passage matches the question"),
+        ("Who paints the lighthouse?", "", ""),
+    ],
+)
+def test_a_block_says_what_it_was_made_for(store: SqliteStore, text: str, fact: str, says: str) -> None:
+    """In words that quote neither the question nor what was found: both may be forgotten."""
+    say(store, "The gateway 网关的端口 listens on port 8443.")
+    if fact:
+        store.add_facts([FactRow(scope=SCOPE, id="f", type="config", content=fact, time=1)])
+    assert recall(store, asking(text), marks=MARKS).match == says
+
+
+def test_a_question_that_needs_the_messages_before_it_says_so(store: SqliteStore) -> None:
+    """It alone has no word of what is found."""
+    say(store, "The staging gateway listens on port 8443.")
+    found = recall(store, asking("Which port has the staging gateway?", "And what was it again?"), marks=MARKS)
+    assert found.match == "1 passage matches the question and what was said before it"

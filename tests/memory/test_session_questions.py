@@ -211,6 +211,7 @@ class TestAnswers:
         assert found.sessions == ()
         assert found.hits == ()
         assert found.sessions_note == note
+        assert found.match == "the question asks for past sessions"
         assert f"<past-sessions>\n{note}\n</past-sessions>" in found.block
 
     def test_the_session_that_asks_is_no_other_session(self, memory: Memory) -> None:

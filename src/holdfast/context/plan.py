@@ -650,13 +650,15 @@ def place(
     text: str,
     *,
     position: Position,
+    reason: str = "it matches the question",
     ids: Iterable[int] = (),
     passages: Iterable[int] = (),
     count: TokenCounter = count_text,
 ) -> Edit | None:
     """Return the edit that places a block; None if there is no block, or no user turn to put it into.
 
-    `ids` are the archived messages that the block quotes, `passages` those that it quotes whole.
+    `reason` says why there is one. `ids` are the archived messages that the block quotes, `passages` those that it
+    quotes whole.
     """
     if not text:
         return None
@@ -671,7 +673,7 @@ def place(
     return Edit(
         change=Recalled(text=text, into=into, passages=tuple(passages)),
         ids=tuple(ids),
-        reason=f"recalled at the {position}",
+        reason=reason,
         tokens_before=0,
         tokens_after=cost,
     )

@@ -38,6 +38,7 @@ from holdfast.search.pack import Quote
 from holdfast.search.relevance import SHY, find_relevant, measure_confidence, measure_matches
 from holdfast.signals import without_questions
 from holdfast.store.base import FactRow, Store
+from holdfast.text import plural
 from holdfast.tokens import count_text
 
 NO_WORDS: Final = "the question has no words"
@@ -104,6 +105,19 @@ class Recall:
     size: int = 0
     cap: int = 0
     missed: tuple[Missed, ...] = ()
+
+    @property
+    def match(self) -> str:
+        """What was found for the question, in words: why there is a block. It quotes nothing that may be forgotten."""
+        if not self.block:
+            return ""
+        counts = {"past session": len(self.sessions), "fact": len(self.facts), "passage": len(self.hits)}
+        found = [plural(count, what) for what, count in counts.items() if count]
+        if not found:
+            return "the question asks for past sessions"
+        verb = "matches" if sum(counts.values()) == 1 else "match"
+        question = "the question" if self.texts <= 1 else "the question and what was said before it"
+        return f"{' and '.join(found)} {verb} {question}"
 
     @property
     def messages(self) -> list[int]:
