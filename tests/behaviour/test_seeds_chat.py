@@ -40,7 +40,7 @@ class TestOverflow:
 
         fixture = AgentFixture(tmp_path)
         agent = fixture.agent(answer)
-        for number in range(8):
+        for number in range(4):
             agent.say(f"Step {number}. " + "more words " * 300)
         with pytest.raises(ModelError):
             agent.say("Overflow now.")
@@ -49,7 +49,7 @@ class TestOverflow:
         entries = [json.loads(line) for line in agent.conversation.transcript.file.read_text().splitlines()]
         assert len(compacted) == stored["compactionCount"] == sum(e["type"] == "compaction" for e in entries) == 1
         failing[0] = False
-        for number in range(8):
+        for number in range(4):
             agent.say(f"Later {number}. " + "more words " * 300)
         agent.compact()
         assert len(flushes) == 2
