@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import click
-
 if TYPE_CHECKING:
     from holdfast.settings import Loaded
     from holdfast_agent.agent import Agent
@@ -77,7 +75,9 @@ class Options:
         for variable, default_model in _KEYS.items():
             if os.environ.get(variable):
                 return default_model
-        raise click.ClickException(_HELP)
+        from holdfast.errors import InputError  # noqa: PLC0415 - see the module docstring
+
+        raise InputError(_HELP)
 
     def choose_settings(self, loaded: Loaded[ChatSettings]) -> ChatSettings:
         """Return the settings; without an option or a setting for it, the working directory gets no workspace files."""

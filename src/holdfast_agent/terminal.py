@@ -132,7 +132,7 @@ class _Opening(Thread):
         self._allowed: set[tuple[str, str]] = set()
         self.agent: Agent | None = None
         self.screen: Screen | None = None
-        self.error: HoldfastError | click.ClickException | None = None
+        self.error: HoldfastError | None = None
         self.on_error: Callable[[], None] = lambda: None
         self.on_ready: Callable[[], None] = lambda: None
         self._is_shown = False
@@ -162,7 +162,7 @@ class _Opening(Thread):
             self.screen = Screen()
             self.agent = open_agent(self._options, view=self.screen, confirm=self._confirm)
             self._describe(self.agent, self.screen)
-        except (HoldfastError, click.ClickException) as error:
+        except HoldfastError as error:
             self.error = error
             self.on_error()
         finally:

@@ -207,6 +207,8 @@ class TestOpening:
         assert done.returncode == 1
         for way in ("ANTHROPIC_API_KEY", "ollama/", "llama.cpp", "holdfast demo", "--model echo"):
             assert way in done.stderr
+        programs = home.chat("-p", "Hello?", "--json")
+        assert json.loads(programs.stderr.splitlines()[-1])["error"]["type"] == "InputError"
 
     @pytest.mark.parametrize(
         ("arguments", "words"),
