@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,29 @@ class TestEveryHost:
         assert "[mcp]" in last
         shown = " ".join(CliRunner().invoke(holdfast, ["doctor"]).output.split())
         assert "installed into Claude Code, and packages are missing" in shown
+
+    def test_an_agent_that_is_not_there_is_named(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its files are written all the same: it may be installed later."""
+        monkeypatch.setenv("PATH", "")
+        for _ in range(2):
+            shown = CliRunner().invoke(holdfast, ["install", "claude-code"]).stderr
+            assert "note: Claude Code was not found on this machine" in shown
+            run("uninstall", "claude-code")
+            assert not (home / ".claude").exists()
+
+    @pytest.mark.usefixtures("home")
+    def test_the_list_of_agents_is_wrapped_below_its_notes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """In a terminal of 60 columns."""
+        screen = StringIO()
+        monkeypatch.setattr(screen, "isatty", lambda: True)
+        monkeypatch.setattr("sys.stdout", screen)
+        monkeypatch.setenv("COLUMNS", "60")
+        monkeypatch.setenv("PATH", "")
+        holdfast(["install"], standalone_mode=False)
+        lines = screen.getvalue().splitlines()
+        (first,) = [number for number, line in enumerate(lines) if line.startswith("claude-code ")]
+        assert lines[first].index("Claude Code was") == 28
+        assert lines[first + 1] == " " * 28 + "machine"
 
     def test_an_agent_without_memory_is_called_not_installed(self) -> None:
         """In the list and in JSON."""

@@ -81,6 +81,9 @@ def test_a_slip_is_pointed_out() -> None:
     """An unknown provider is answered with the nearest one."""
     with pytest.raises(SettingsError, match="Did you mean 'anthropic/'"):
         open_model("antropic/claude", settings=PLAIN, environ=KEYS)
+    with pytest.raises(SettingsError) as unlike:
+        open_model("nope/model", settings=PLAIN, environ=KEYS)
+    assert unlike.value.nearest == ()
 
 
 def test_addresses_come_from_the_environment() -> None:

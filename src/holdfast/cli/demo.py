@@ -25,7 +25,7 @@ from holdfast.context.budget import budget
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.messages import Message, Text
-from holdfast.text import printable, shorten_number
+from holdfast.text import plural, printable, shorten_number
 from holdfast.tokens import count_message
 
 
@@ -203,8 +203,9 @@ class _Run:
         screen.print(Styled("─" * min(MAX_WIDTH, screen.width), style="dim"))
         line = Styled(f"{found} of {len(answers)} answered", style="bold green" if good else "bold red")
         line.append(
-            f" · {stats.turns:,} windows, {stats.invalid} invalid, {stats.over_limit} over · {stats.cuts} cuts ·"
-            f" {stats.prefix_kept:.0%} prefix kept · {stats.ms_p50:.0f} ms each · {seconds:.1f} s",
+            f" · {stats.turns:,} windows, {stats.invalid} invalid, {stats.over_limit} over ·"
+            f" prefix {stats.prefix_kept:.0%} between {plural(stats.cuts, 'cut')} ·"
+            f" {stats.ms_p50:.0f} ms each · {seconds:.1f} s",
             style="default",
         )
         screen.print(line)

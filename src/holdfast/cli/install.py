@@ -12,7 +12,7 @@ import click
 
 from holdfast.cli.opening import has_extra, load_settings, open_model, store_of
 from holdfast.cli.options import as_json, home_option
-from holdfast.cli.output import echo, emit_json, print_result
+from holdfast.cli.output import echo, emit_json
 from holdfast.hooks.hosts import HOSTS, Host, Keys
 from holdfast.hooks.install import FileChange, Installer, plan_host_model, write_change
 from holdfast.settings.loading import user_settings_file
@@ -21,6 +21,9 @@ from holdfast_memory.distribution import install_command
 NO_MODEL: Final = "none"
 """The name for no model: only rules extract facts from what hosts archive."""
 _VERBS: Final = {"create": "created", "change": "changed", "keep": "unchanged", "remove": "removed"}
+
+_NOTE_COLUMN: Final = 28
+"""Where the notes of the list of agents begin."""
 
 _dry_run: Final = click.option("--dry-run", is_flag=True, help="Only print what would be changed, line by line.")
 
@@ -50,16 +53,21 @@ def install(*, host: str | None, learner: str | None, dry_run: bool, home: Path 
         for name in HOSTS:
             one = open_installer(name, memory=store_of(home).parent)
             rows.append({"host": name, "title": one.host.title, "is_present": one.is_present, "state": one.state})
-        print_result(rows, "\n".join(map(_describe_host, rows)), as_json=as_json)
+        if as_json:
+            emit_json(rows)
+            return
+        for row in rows:
+            echo(_describe_host(row), indent=_NOTE_COLUMN)
         return
     installer = open_installer(host, memory=store_of(home).parent)
     consent = None if learner is None else _plan_consent(learner)
+    is_present = installer.is_present  # before its folder is made
     changes = installer.plan() if dry_run else installer.install()
     if consent is not None:
         changes = [*changes, consent]
         if not dry_run:
             write_change(consent)
-    notes = [] if installer.is_present else [f"{installer.host.title} was not found on this machine"]
+    notes = [] if is_present else [f"{installer.host.title} was not found on this machine"]
     notes += [installer.host.note] if installer.host.note else []
     notes.append(_describe_memory(installer))
     if learner not in {None, NO_MODEL}:
@@ -92,7 +100,7 @@ def uninstall(*, host: str, dry_run: bool, home: Path | None, as_json: bool) -> 
 
 def _describe_host(row: dict[str, Any]) -> str:
     missing = "" if row["is_present"] else f"  {row['title']} was not found on this machine"
-    return f"{row['host']:12} {row['state']:13}{missing}".rstrip()
+    return f"{row['host']:12} {row['state']:13}{missing}".rstrip()  # the note begins in `_NOTE_COLUMN`
 
 
 def _describe_memory(installer: Installer) -> str:

@@ -25,6 +25,8 @@ from holdfast.providers.models import context_tokens
 from holdfast.settings import Settings
 
 _CANCEL_POLL_SECONDS: Final = 0.05
+_SIMILAR: Final = 0.75
+"""How much of a name has to agree with that of a service for it to be suggested: `nope` is not `openai`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,11 +143,12 @@ def _open(name: str, window: int | None, environ: Mapping[str, str]) -> Model:
         return _open_anthropic(name, model, window, environ)
     if service in ENDPOINTS and model:
         return ENDPOINTS[service].open(name, model, window, environ)
+    word = name.partition("/")[0]
     raise SettingsError(
         f"no model is called that: write anthropic/NAME, {'/NAME, '.join(ENDPOINTS)}/NAME, "
         "http://host:port/v1#NAME, scripted:FILE or echo.",
         source=name,
-        nearest=[f"{near}/" for near in get_close_matches(name.partition("/")[0], ["anthropic", *ENDPOINTS], n=1)],
+        nearest=[f"{near}/" for near in get_close_matches(word, ["anthropic", *ENDPOINTS], n=1, cutoff=_SIMILAR)],
     )
 
 

@@ -155,8 +155,18 @@ def list_unreadable(db: Database) -> list[str]:
             try:
                 read(data)
             except DAMAGE:
-                found.append(f"{kind} {number} cannot be read")
+                found.append(f"{kind} {number} cannot be read{_describe_owner(db, kind, key, number)}")
     return found
+
+
+def _describe_owner(db: Database, kind: str, key: str, number: int) -> str:
+    """Return the session that a row belongs to, and what it is if the kind of row does not say it."""
+    what = "kind || ' of '" if kind in {"record", "job"} else "''"
+    query = f"SELECT {what}, scope FROM {kind}s WHERE {db.own}{key} = ?"
+    for name, scope in db.execute(query, (number,)):
+        for (session,) in db.execute(f"SELECT session FROM scopes WHERE {db.own}id = ?", (scope,)):
+            return f" ({name}session {session})" if session else f" ({name}no session)"
+    return ""
 
 
 # --- changing a store ------------------------------------------------------------------

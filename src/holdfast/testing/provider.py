@@ -21,8 +21,10 @@ a step. A step is one of
     Raw(status, body, headers)        any bytes: malformed SSE, an HTML page, an empty body
     Events([...])                     exactly these events, as (event, data) pairs; no end is added
 
-Replies are streamed if the request asks for it, otherwise sent as one JSON object. Requests are recorded, not checked:
-`check()` lists the rules of the provider that they break. After the last step the answer is a 500 that says so.
+A reply without `usage` reports 11 tokens read and 7 written, whatever the request has: give one if the test is about
+tokens, costs or how full the window is. Replies are streamed if the request asks for it, otherwise sent as one JSON
+object. Requests are recorded, not checked: `check()` lists the rules of the provider that they break. After the last
+step the answer is a 500 that says so.
 """
 
 from __future__ import annotations
