@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -63,7 +64,8 @@ def _pair_terms(word: str, others: Sequence[str]) -> Iterator[tuple[str, str, fl
                     yield term, near, own * share
 
 
-def _find_terms(word: str) -> dict[str, float]:
+@cache  # each word of a group is paired with all others
+def _find_terms(word: str) -> Mapping[str, float]:
     """Return the terms that stand for a word in a text, and how well they do."""
     if is_unsegmented(word[0]):
         # Such a word is searched by its pairs of characters. One character alone means too many things.
