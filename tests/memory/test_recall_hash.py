@@ -81,7 +81,11 @@ def test_the_best_passage_by_words_is_quoted_though_it_takes_most_of_a_small_blo
     settings = Settings(embedding=Embedding(provider="hash"), recall=Recall(deadline_ms=600_000))
     with Engine.open(tmp_path, settings=settings, background=False) as engine:
         session = engine.session("s")
-        for number, text in enumerate([*said, "Show the log.", "\n".join(log)]):
-            session.append([{"role": "assistant" if number % 2 else "user", "content": text}])
+        session.append(
+            [
+                {"role": "assistant" if number % 2 else "user", "content": text}
+                for number, text in enumerate([*said, "Show the log.", "\n".join(log)])
+            ]
+        )
         engine.work()
         assert "3821 ms" in session.recall("How long did migration 0047_add_tenant_column take?", cap=cap).block
