@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from inspector.conftest import Running, find_violations, open_page
+from inspector.conftest import Running, find_violations, open_page, open_tab
 
 Page = Any
 SCREENS = {
@@ -29,9 +29,9 @@ SCREENS = {
 
 
 @pytest.fixture
-def page(browser: Any, running: Running) -> Iterator[Page]:
+def page(tab: Any, running: Running) -> Iterator[Page]:
     """A page for the inspector."""
-    with open_page(browser, running, path=None) as page:
+    with open_page(tab, running, path=None) as page:
         yield page
 
 
@@ -83,9 +83,17 @@ def test_words_stay_whole_on_a_phone(page: Page, running: Running, name: str) ->
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_by_keyboard_alone(page: Page, running: Running) -> None:
+@pytest.fixture
+def page_with_clock(browser: Any, running: Running) -> Iterator[Page]:
+    """A page for the inspector whose time a test may set."""
+    with open_tab(browser) as tab, open_page(tab, running, path=None) as page:
+        page.clock.install()
+        yield page
+
+
+def test_by_keyboard_alone(page_with_clock: Page, running: Running) -> None:
     """Search, go to the hit, step through the turns, go to another page, change the theme."""
-    page.clock.install()
+    page = page_with_clock
     page.goto(running.key_url + "memory")
     page.clock.pause_at(time.time() + 3_600)  # the second key must follow within a second
     page.keyboard.press("g")
@@ -194,14 +202,12 @@ def test_another_server_of_this_machine_gets_no_key(browser: Any, running: Runni
 
     with HTTPServer(("127.0.0.1", 0), Other) as other:
         threading.Thread(target=other.serve_forever, daemon=True).start()
-        context = browser.new_context()
-        page = context.new_page()
-        page.goto(running.key_url)
-        page.wait_for_selector("h1")
-        assert page.url.startswith(running.url)
-        page.evaluate(f"location.href = 'http://127.0.0.1:{other.server_port}/ui/'")
-        page.wait_for_url(f"http://127.0.0.1:{other.server_port}/ui/")
-        context.close()
+        with open_tab(browser) as page:
+            page.goto(running.key_url)
+            page.wait_for_selector("h1")
+            assert page.url.startswith(running.url)
+            page.evaluate(f"location.href = 'http://127.0.0.1:{other.server_port}/ui/'")
+            page.wait_for_url(f"http://127.0.0.1:{other.server_port}/ui/")
         other.shutdown()
     assert received
     for text in received:

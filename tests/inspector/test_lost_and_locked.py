@@ -10,9 +10,9 @@ import pytest
 
 from holdfast import Engine
 from holdfast.settings import Embedding, Settings
-from inspector.conftest import Running, open_page, serve
+from inspector.conftest import Running, open_page, open_tab, serve
 from support import patient
-from support.waiting import PATIENCE, UNHURRIED
+from support.waiting import UNHURRIED
 
 SETTINGS = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 
@@ -28,19 +28,16 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 class TestLocked:
     def test_the_root_leads_to_the_inspector(self, running: Running, browser: Any) -> None:
         """Without the key the page asks for it; with the address that `holdfast ui` prints it opens."""
-        context = browser.new_context()
-        context.set_default_timeout(1000 * PATIENCE)
-        page = context.new_page()
-        page.goto(running.url + "/")
-        assert page.inner_text("h1") == "The inspector of Holdfast"
-        page.fill("input", "wrong")
-        page.click("button")
-        page.wait_for_selector("[role='alert']")
-        page.fill("input", running.key_url)
-        page.click("button")
-        page.wait_for_selector("h1:has-text('Sessions')")
-        assert page.url == running.key_url
-        context.close()
+        with open_tab(browser) as page:
+            page.goto(running.url + "/")
+            assert page.inner_text("h1") == "The inspector of Holdfast"
+            page.fill("input", "wrong")
+            page.click("button")
+            page.wait_for_selector("[role='alert']")
+            page.fill("input", running.key_url)
+            page.click("button")
+            page.wait_for_selector("h1:has-text('Sessions')")
+            assert page.url == running.key_url
 
     def test_programs_get_a_line(self, running: Running) -> None:
         """A page would be of no use to them, and tells nothing of the key either."""
@@ -58,30 +55,25 @@ class TestLocked:
 
 def test_a_server_that_is_gone_is_said_on_every_page(engine: Engine, browser: Any) -> None:
     """A search says that it got no answer, instead of showing old results."""
-    with serve(engine) as running:
-        context = browser.new_context()
-        context.set_default_timeout(1000 * PATIENCE)
-        page = context.new_page()
+    with serve(engine) as running, open_tab(browser) as page:
         page.goto(running.key_url)
         page.wait_for_selector("#live.on")
         assert page.inner_text("#live") == "live"
-        context.set_offline(True)
+        page.context.set_offline(True)
         page.evaluate("dispatchEvent(new Event('offline'))")
         page.fill("#q", "ledger")
         page.wait_for_selector("#hits .problem:has-text('cannot be reached')")
         page.wait_for_selector("#lost:has-text('holdfast ui')")
         assert page.inner_text("#live") == "not connected"
-        context.set_offline(False)
+        page.context.set_offline(False)
         page.fill("#q", "the ledger")
         page.wait_for_selector("#hits .row")
         page.wait_for_selector("#lost", state="hidden")
-        context.close()
 
 
-def test_health_shows_problems_first(running: Running, browser: Any) -> None:
+def test_health_shows_problems_first(running: Running, tab: Any) -> None:
     """What works and every default are folded."""
-    with open_page(browser, running) as page:
-        page.goto(running.key_url + "health")
+    with open_page(tab, running, path="health") as page:
         page.wait_for_selector(".verdict.bad:has-text('1 problem found')")
         assert page.inner_text(".verdict li").split("\n") == ["wrong", "<b>broken</b>: run holdfast reindex"]
         assert not page.is_visible("text=all is well")

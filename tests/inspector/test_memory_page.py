@@ -44,10 +44,9 @@ def client(running: Running) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def page(browser: Any, running: Running) -> Iterator[Any]:
+def page(tab: Any, running: Running) -> Iterator[Any]:
     """The memory page in a browser."""
-    with open_page(browser, running) as page:
-        page.goto(running.key_url + "memory")
+    with open_page(tab, running, path="memory") as page:
         page.wait_for_selector("#live.on")
         yield page
 
@@ -78,14 +77,14 @@ def test_an_edit_can_be_undone_after_the_page_is_loaded_again(
     assert find(running, "账本每天六点").id == old.id
 
 
-def test_a_fact_that_is_stored_before_the_page_is_connected_is_shown(running: Running, browser: Any) -> None:
+def test_a_fact_that_is_stored_before_the_page_is_connected_is_shown(running: Running, tab: Any) -> None:
     """The page is made first, and its script comes a moment later: what is stored between the two is not missed."""
 
     def store_before(route: Any) -> None:
         session_of(running).remember("The tide gate opens at 5:20.")
         route.continue_()
 
-    with open_page(browser, running) as page:
+    with open_page(tab, running, path=None) as page:
         page.route("**/static/inspector.js", store_before)
         page.goto(running.key_url + "memory")
         page.wait_for_selector(".fact .content:has-text('5:20')", timeout=20_000)
@@ -385,15 +384,15 @@ class TestBrowser:
         page.click("[data-bulk='none']")
         page.wait_for_selector("#bulk", state="hidden")
 
-    def test_contradictions_among_many_facts_are_shown_when_they_are_found(self, page: Any, running: Running) -> None:
+    def test_contradictions_among_many_facts_are_shown_when_they_are_found(self, tab: Any, running: Running) -> None:
         """The table does not wait for them."""
         for number in range(MAX_QUICK):
             session_of(running).remember(f"Berth {number} is for boat {number * 17}.", subject=f"berth {number}")
         for name in ("Go", "Rust"):
             session_of(running).remember(f"The crane control is written in {name}.")
         assert "Looking for facts that contradict" in httpx.get(running.key_url + "memory", timeout=PATIENCE).text
-        page.goto(running.key_url + "memory")
-        page.wait_for_selector(".conflict:has-text('Rust')")
+        with open_page(tab, running, path="memory") as page:
+            page.wait_for_selector(".conflict:has-text('Rust')")
 
     def test_both_hold_with_one_click(self, page: Any, running: Running) -> None:
         """The two are side by side before, and gone from the top afterwards; the page follows what is stored."""

@@ -191,10 +191,9 @@ def test_a_text_whose_columns_matter(text: str, *, expected: bool) -> None:
     assert is_code(text) is expected
 
 
-def test_sorting_and_filtering_by_hand(running: Running, browser: Any) -> None:
+def test_sorting_and_filtering_by_hand(running: Running, tab: Any) -> None:
     """A click on a heading, a second one for the other direction, and a choice above; the address keeps all of it."""
-    with open_page(browser, running) as page:
-        page.goto(running.key_url)
+    with open_page(tab, running) as page:
         page.click("[data-sort='read']")
         page.wait_for_selector("th[aria-sort='descending'] [data-sort='read']")
         assert "Add an index" in page.locator("#sessions .row").first.inner_text()
@@ -209,10 +208,9 @@ def test_sorting_and_filtering_by_hand(running: Running, browser: Any) -> None:
         page.wait_for_selector("#sessions .counts:has-text('3 sessions')")
 
 
-def test_a_session_that_begins_appears(running: Running, browser: Any) -> None:
+def test_a_session_that_begins_appears(running: Running, tab: Any) -> None:
     """At the top, with its title."""
-    with open_page(browser, running) as page:
-        page.goto(running.key_url)
+    with open_page(tab, running) as page:
         page.wait_for_selector("#live.on")
         running.engine.session("fresh").append([{"role": "user", "content": "Paint the crane yellow."}])
         page.wait_for_selector("#sessions .row:has-text('Paint the crane yellow.')")

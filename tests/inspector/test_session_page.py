@@ -43,9 +43,9 @@ def client(running: Running) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def page(browser: Any, running: Running) -> Iterator[Page]:
+def page(tab: Any, running: Running) -> Iterator[Page]:
     """A page of the inspector; whatever the browser complains about fails the test."""
-    with open_page(browser, running) as page:
+    with open_page(tab, running, path=None) as page:
         yield page
 
 

@@ -51,9 +51,9 @@ def say(role: Any, text: str, *, model: str | None = None) -> Message:
 
 
 @pytest.fixture
-def page(browser: Any, costly: Running) -> Iterator[Page]:
+def page(tab: Any, costly: Running) -> Iterator[Page]:
     """A page of the inspector; whatever the browser complains about fails the test."""
-    with open_page(browser, costly) as page:
+    with open_page(tab, costly, path=None) as page:
         yield page
 
 
@@ -235,6 +235,7 @@ def test_figures_are_short() -> None:
 
 def test_a_person_finds_out_what_this_week_cost(page: Page, costly: Running) -> None:
     """From the sum of the week to the session that it is for."""
+    page.goto(costly.key_url)
     page.click("nav >> text=Trends")
     row = page.locator("tr", has_text="Last 7 days")
     assert COST in row.inner_text()
