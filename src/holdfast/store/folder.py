@@ -637,7 +637,9 @@ class FolderStore:
         """Copy new lines of `segments.jsonl`, or make them a backlog; return whether there are any."""
         identity = self._identity(SEGMENTS)
         offset = state.offset(SEGMENTS, identity)
-        if identity[2] - offset > MAX_SYNC_BYTES:
+        # The rest of a backlog has its numbers, however short it is: lines after it may be copied already.
+        has_numbers = bool(state.reserved) and state.read.get(SEGMENTS) == [*identity[:2], offset]
+        if has_numbers or identity[2] - offset > MAX_SYNC_BYTES:
             self._begin_backlog(state, offset)
             return True
         lines, _ = self._read_lines(SEGMENTS, offset)
@@ -646,6 +648,7 @@ class FolderStore:
         self._load_contents(offset)
         rows = self._segment_rows([line for line in lines if line.raw not in own])
         numbers = self._add_in_batches(list(rows.values()))
+        state.reserved = []  # they were for a file that was replaced
         self._advance(state, SEGMENTS, lines, offset, numbers)
         self._contents_read = (*self._identity(SEGMENTS)[:2], state.read[SEGMENTS][2])
         return True
