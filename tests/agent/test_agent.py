@@ -152,7 +152,7 @@ class TestMemory:
 
     def test_a_lost_one_is_made_up_for_by_the_transcript(self, fixture: AgentFixture) -> None:
         """Where memory knows nothing of a compaction the transcript's summary stands, in each resumption alike."""
-        agent = fixture.agent(talker(lambda _: "filler words " * 300))
+        agent = fixture.agent(talker(lambda _: "filler words " * 600))
         for number in range(8):
             agent.say(f"Tell me about module {number}.")
         agent.compact()
@@ -222,10 +222,10 @@ class TestRoom:
             compaction=Compaction(reserve_tokens=4_000, reserve_tokens_floor=0, keep_recent_tokens=3_000),
             trim=Trim(enabled=False),
         )
-        agent = fixture.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 150), window=16_000)
+        agent = fixture.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 450), window=16_000)
         agent.say("Remember: the vault word is zanzibar.")
-        for number in range(40):
-            agent.say(f"Step {number}: what about module {number}? " + f"detail{number} " * 80)
+        for number in range(14):
+            agent.say(f"Step {number}: what about module {number}? " + f"detail{number} " * 240)
         assert agent.conversation.entry.compaction_count >= 2
         notes = list((fixture.folder / "work" / "memory").glob("*.md"))
         assert notes
@@ -244,9 +244,9 @@ class TestRoom:
 
     def test_trimming_spares_compactions(self, fixture: AgentFixture) -> None:
         """Where trimming keeps the windows that are sent below the threshold, no one waits for a summary."""
-        agent = fixture.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 150), window=16_000)
-        for number in range(40):
-            agent.say(f"Step {number}: what about module {number}? " + f"detail{number} " * 80)
+        agent = fixture.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 240), window=16_000)
+        for number in range(22):
+            agent.say(f"Step {number}: what about module {number}? " + f"detail{number} " * 130)
         reports = agent.session.timeline()
         assert sum(change.kind == "trimmed" for turn in reports for change in turn.changes) >= 2
         assert max(turn.total_tokens for turn in reports) <= 14_000
@@ -254,9 +254,9 @@ class TestRoom:
 
     def test_a_reply_may_take_what_the_window_leaves(self, fixture: AgentFixture) -> None:
         """At most what is reserved before the first reply, and always what is reserved then."""
-        agent = fixture.agent(talker(lambda _: "filler words " * 150), window=16_000)
-        for number in range(30):
-            agent.say(f"Step {number}: what about module {number}? " + f"detail{number} " * 80)
+        agent = fixture.agent(talker(lambda _: "filler words " * 450), window=16_000)
+        for number in range(10):
+            agent.say(f"Step {number}: what about module {number}? " + f"detail{number} " * 240)
         reports = agent.session.timeline()
         asked = [prompt.max_tokens for prompt in prompts(agent)]
         assert max(asked) == 4_000
@@ -266,9 +266,9 @@ class TestRoom:
     def test_without_recall_compactions_make_room(self, fixture: AgentFixture) -> None:
         """Without recall nothing brings a message back, so none is trimmed, whatever the user asks."""
         fixture.settings = replace(BASE, recall=Recall(enabled=False))
-        agent = fixture.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 150), window=16_000)
-        for number in range(60):
-            agent.say(f"Step {number}: what about module {number}? " + f"d{number} " * (7 * number % 41))
+        agent = fixture.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 450), window=16_000)
+        for number in range(20):
+            agent.say(f"Step {number}: what about module {number}? " + f"d{number} " * (21 * number % 123))
         reports = agent.session.timeline()
         assert [change.reason for turn in reports for change in turn.changes if change.kind == "trimmed"] == []
         assert max(turn.total_tokens for turn in reports) <= 14_000
@@ -276,9 +276,9 @@ class TestRoom:
 
     def test_by_hand(self, fixture: AgentFixture) -> None:
         """A compaction can be asked for, with instructions; the model tells it."""
-        agent = fixture.agent(talker(lambda _: "filler words " * 300))
-        for number in range(8):
-            agent.say(f"Step {number}. " + "more words " * 300)
+        agent = fixture.agent(talker(lambda _: "filler words " * 600))
+        for number in range(4):
+            agent.say(f"Step {number}. " + "more words " * 600)
         done = agent.compact("Mind the ports")
         assert done.tokens_after < done.tokens_before
         assert any("Mind the ports" in m.text for prompt in prompts(agent) for m in prompt.messages)
@@ -291,11 +291,11 @@ class TestRoom:
         def answer(prompt: Prompt) -> Answer:
             if "Pre-compaction memory flush" in prompt.messages[-1].text:
                 raise ModelBusyError("busy", model="m")
-            return "filler words " * 300
+            return "filler words " * 600
 
         agent = fixture.agent(answer)
-        for number in range(8):
-            agent.say(f"Step {number}. " + "more words " * 300)
+        for number in range(4):
+            agent.say(f"Step {number}. " + "more words " * 600)
         agent.compact()
         assert any("without them" in notice for notice in fixture.view.notices)
         assert agent.conversation.entry.compaction_count == 1
@@ -318,13 +318,13 @@ class TestRoom:
             if FLUSH in prompt.messages[-1].text:
                 flushes += 1
                 raise ModelTimeoutError("no answer", model="m")
-            return "filler words " * 100 if prompt.tools else "## Goal\nTalk about modules.\n"
+            return "filler words " * 300 if prompt.tools else "## Goal\nTalk about modules.\n"
 
         agent = fixture.agent(answer, window=8_192)
         most = 0
-        for number in range(20):
+        for number in range(8):
             before = flushes
-            agent.say(f"Step {number}. " + "more words " * 100)
+            agent.say(f"Step {number}. " + "more words " * 300)
             most = max(most, flushes - before)
         assert agent.conversation.entry.compaction_count >= 1
         assert most == 1
@@ -361,11 +361,11 @@ class TestRoom:
         def answer(prompt: Prompt) -> Answer:
             if not prompt.tools:
                 raise ModelTimeoutError("no answer within 120 s", model="m")
-            return "filler words " * 300
+            return "filler words " * 600
 
         agent = fixture.agent(answer)
-        for number in range(8):
-            agent.say(f"Step {number}. " + "more words " * 300)
+        for number in range(4):
+            agent.say(f"Step {number}. " + "more words " * 600)
         agent.compact()
         (notice,) = [each for each in fixture.view.notices if "no answer within 120 s" in each]
         assert "rules" in notice
@@ -374,9 +374,9 @@ class TestRoom:
     def test_a_read_only_workspace_is_reported_once(self, fixture: AgentFixture) -> None:
         """Where notes cannot be written none are, and the user hears it once."""
         fixture.settings = change_agent(BASE, workspace=Workspace(skip_bootstrap=True, access="ro"))
-        agent = fixture.agent(talker(lambda _: "filler words " * 300))
-        for number in range(8):
-            agent.say(f"Step {number}. " + "more words " * 300)
+        agent = fixture.agent(talker(lambda _: "filler words " * 600))
+        for number in range(4):
+            agent.say(f"Step {number}. " + "more words " * 600)
         agent.compact()
         agent.compact()
         assert sum("read-only" in notice for notice in fixture.view.notices) == 1

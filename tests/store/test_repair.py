@@ -7,7 +7,9 @@ import stat
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -29,6 +31,24 @@ ELSEWHERE = Scope(tenant="other", session="s9")
 
 def fill(path: Path, count: int = 700) -> list[int]:
     """A store with rows of every kind, in two scopes; one message is forgotten."""
+    data, numbers = make_store(count)
+    path.parent.mkdir(exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_bytes(data)
+    return list(numbers)
+
+
+@cache
+def make_store(count: int) -> tuple[bytes, list[int]]:
+    """Return the file of such a store, and the numbers of its messages."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "store.db"
+        numbers = write_rows(path, count)
+        return path.read_bytes(), numbers
+
+
+def write_rows(path: Path, count: int) -> list[int]:
+    """Store rows of every kind."""
     with SqliteStore(path) as store:
         numbers = store.add_messages([make_message(f"{word('item', n)} {'padding ' * (n % 60)}") for n in range(count)])
         store.add_messages([make_message("theirs", scope=ELSEWHERE)])
@@ -160,7 +180,7 @@ class TestRepair:
         numbers = fill(path)
         whole = path.read_bytes()
         chance = random.Random(4)  # noqa: S311 - chance, not secrecy
-        for turn in range(6):
+        for turn in range(3):
             path.write_bytes(whole)
             pages = {0, *chance.sample(range(len(whole) // PAGE), 4)}
             spoil(path, *pages)

@@ -56,7 +56,7 @@ from holdfast.testing.rows import (
     word,
 )
 
-MANY: Final = 1300
+MANY: Final = 1100
 """Enough passages for an index to have merged some blocks while others are still open."""
 TOLERANCE: Final = 0.05
 """How far a cosine may be off because of rounding."""
@@ -335,7 +335,7 @@ def reads_are_snapshots(open_store: Opener, folder: Path) -> None:
         numbers = store.add_messages([make_message(f"apple {n}") for n in range(3)])
         found = store.search(make_query("apple"))
         scores = found.score_windows(np.arange(3))[0].tolist()
-        store.add_messages([make_message(f"apple again {n}") for n in range(3000)])
+        store.add_messages([make_message(f"apple again {n}") for n in range(MANY)])
         store.search(make_query("apple"))
         assert found.messages.tolist() == find_messages(found) == numbers
         assert found.score_windows(np.arange(3))[0].tolist() == scores
@@ -367,7 +367,7 @@ def two_connections_see_each_other(open_store: Opener, folder: Path) -> None:
     """Two connections to the same store find what the other adds, however much it is."""
     with use_store(open_store, folder) as one, use_store(open_store, folder) as two:
         numbers: list[int] = []
-        for step, size in enumerate((1, 600, 3, 700, 2, 2300, 1)):
+        for step, size in enumerate((1, 600, 3, MANY, 2)):
             writer, reader = (one, two) if step % 2 else (two, one)
             reader.search(make_query("anything"))
             numbers += writer.add_messages([make_message(f"{word('w', len(numbers) + n)} common") for n in range(size)])
@@ -508,13 +508,13 @@ def threads_can_share_a_store(open_store: Opener, folder: Path) -> None:
         for thread in threads:
             thread.join()
         assert not failures, failures[0]
-        assert len(store.read_messages(Select(scope=HERE, across=True))) == 4 * 40
+        assert len(store.read_messages(Select(scope=HERE, across=True))) == 4 * 20
 
 
 def _use(store: Store, thread: int, failures: list[BaseException]) -> None:
     scope = Scope(project=HERE.project, session=f"thread {thread}")
     try:
-        for n in range(40):
+        for n in range(20):
             (number,) = store.add_messages([make_message(f"thread {word('turn', n)}", scope=scope)])
             found = store.search(make_query(word("turn", n), scope=scope))
             assert find_messages(found) == [number]
@@ -598,8 +598,8 @@ def forgotten_messages_are_gone(open_store: Opener, folder: Path) -> None:
     with use_store(open_store, folder) as store, use_store(open_store, folder) as other:
         numbers = store.add_messages([make_message(f"plain words {n}") for n in range(600)])
         (secret,) = store.add_messages([make_message(f"the password is {CANARY}")])
-        numbers += store.add_messages([make_message(f"more words {n}") for n in range(600)])
-        store.add_vectors([vectors(n, [n]) for n in range(1201)])
+        numbers += store.add_messages([make_message(f"more words {n}") for n in range(500)])
+        store.add_vectors([vectors(n, [n]) for n in range(1101)])
         assert find_messages(other.search(make_query(CANARY, seed=600))) == [secret]
         assert store.remove_messages(Select(scope=HERE, ids=(secret,))) == 1
         for reader in (store, other):
@@ -617,9 +617,9 @@ def _is_gone(store: Store, secret: int, numbers: list[int]) -> None:
     assert store.read_messages(Select(scope=HERE, ids=(secret,))) == []
     passages = {passage.message for passage in store.read_passages(Select(scope=HERE))}
     assert secret not in passages | set(evidence.messages)
-    found = [find_messages(store.search(make_query(text))) for text in ("words", "599")]
+    found = [find_messages(store.search(make_query(text))) for text in ("words", "499")]
     rows = store.read_messages(Select(scope=HERE))
-    assert [[row.id for row in rows], *found] == [numbers, numbers, [numbers[599], numbers[1199]]]
+    assert [[row.id for row in rows], *found] == [numbers, numbers, [numbers[499], numbers[1099]]]
 
 
 def forgotten_rows_are_not_imported_again(open_store: Opener, folder: Path) -> None:
