@@ -110,7 +110,7 @@ def test_the_ratio_and_every_policy_are_printed(tmp_path: Path) -> None:
     file = tmp_path / "long.jsonl"
     file.write_text("\n".join(session_lines()[:84]), "utf-8")
     command = ["cache", str(file), "--limit", "12000", "--requests"]
-    found = json.loads(CliRunner().invoke(bench, [*command, "12", "--json"], catch_exceptions=False).stdout)
+    found = json.loads(CliRunner().invoke(bench, [*command, "5", "--json"], catch_exceptions=False).stdout)
     assert found["ratio"] == found["policies"]["tail+sticky"]["of_append_only"]
     assert len(found["policies"]) == 6
     shown = CliRunner().invoke(bench, [*command, "3"], catch_exceptions=False).output

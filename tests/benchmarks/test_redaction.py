@@ -23,7 +23,7 @@ MISSED = ("unnamed", "words")
 @pytest.fixture(scope="module")
 def result() -> Measurement:
     """A measurement of all templates, with fewer texts for each than the command has."""
-    return measure(samples=5)
+    return measure(samples=2)
 
 
 def test_every_rule_has_a_format_in_the_corpus() -> None:
@@ -71,7 +71,7 @@ def test_redaction_masks_what_can_be_known_and_nothing_else(result: Measurement)
 
 def test_kinds_are_masked_and_look_alikes_are_kept() -> None:
     """Of both halves of the list at least 98 % of the kinds are masked, and every look-alike stays as it was."""
-    for half, scores in measure_kinds(samples=3).items():
+    for half, scores in measure_kinds(samples=1).items():
         assert scores.masked >= 0.98 * scores.secrets, (half, scores.missed)
         assert scores.changed == [], half
         assert scores.secrets + scores.look_alikes > 500

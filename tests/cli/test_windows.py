@@ -20,14 +20,14 @@ from holdfast.errors import InputError
 from holdfast.report import Category, ContextReport
 from holdfast.settings import Embedding, Settings
 
-SMALL = ("--limit", "10000", "--reserve", "2000")
+SMALL = ("--limit", "7000", "--reserve", "1400")
 
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first days of the long session: more than fits into a small window."""
     file = tmp_path_factory.mktemp("session") / "long.jsonl"
-    file.write_text("\n".join(session_lines()[:84]), "utf-8")
+    file.write_text("\n".join(session_lines()[:40]), "utf-8")
     return file
 
 
@@ -67,7 +67,7 @@ class TestReplay:
         assert (found["files"], found["invalid"], found["over_limit"], found["warnings"]) == (1, 0, 0, 0)
         assert found["cuts"] > 0
         assert found["prefix_kept"] == 1.0
-        assert found["turns"] > 30
+        assert found["turns"] == 20
 
     def test_people_see_a_draw_window_and_three_lines(self, session: Path) -> None:
         """With the cuts in it."""
@@ -189,7 +189,7 @@ class TestDiff:
 
     def test_people_see_runs_of_messages(self, session: Path) -> None:
         """What was kept is counted, or shown whole with --full."""
-        short = (session, "--limit", "10000", "--reserve", "2000", "--turn", "24")
+        short = (session, *SMALL, "--turn", "18")
         assert "messages kept" in run("diff", *short).output
         full = run("diff", *short, "--full").output
         assert "messages kept" not in full
@@ -225,10 +225,10 @@ class TestDiff:
 class TestTimeline:
     def test_every_request_has_a_line(self, session: Path) -> None:
         """With tokens, how full, the prefix kept and what happened."""
-        shown = run("timeline", session, *SMALL, "--last", "20").output
+        shown = run("timeline", session, *SMALL, "--last", "12").output
         assert "▼" in shown
         assert "100%" in shown
-        assert "20 requests" in shown
+        assert "12 requests" in shown
 
     def test_a_stored_session_has_one_too(self, home: Path) -> None:
         """What the engine did is read back from its memory, warnings and all."""

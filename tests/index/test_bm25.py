@@ -45,13 +45,15 @@ def plainly(texts: list[str], *words: str) -> list[float]:
     """BM25 as the textbook has it."""
     counts = [Counter(text.split()) for text in texts]
     average = sum(len(text.split()) for text in texts) / len(texts)
+    rarity: dict[str, float] = {}
+    for word in words:
+        frequency = sum(word in count for count in counts)
+        rarity[word] = math.log(1 + (len(texts) - frequency + 0.5) / (frequency + 0.5))
     scores = []
     for count in counts:
         length, total = count.total(), 0.0
         for word in words:
-            frequency = sum(word in other for other in counts)
-            idf = math.log(1 + (len(texts) - frequency + 0.5) / (frequency + 0.5))
-            total += idf * count[word] * (K1 + 1) / (count[word] + K1 * (1 - B + B * length / average))
+            total += rarity[word] * count[word] * (K1 + 1) / (count[word] + K1 * (1 - B + B * length / average))
         scores.append(total)
     return scores
 

@@ -39,7 +39,7 @@ _REQUIREMENT = re.compile(
     | (?<![/.\w])holdfast@\d
     | \b(?:re)?(?:install|upgrade|update)s?[ ]['"`]?holdfast(?![-\w])
     | \bdependencies\b[^\]\n]*["']holdfast["']
-    | ^\s*(?:-\s+)?holdfast\s*$  # a line of requirements.txt
+    | ^[ \t]*(?:-\s+)?holdfast\s*$  # a line of requirements.txt
     """,
     re.VERBOSE | re.MULTILINE,
 )
@@ -47,7 +47,8 @@ _REQUIREMENT = re.compile(
 
 def find_install_lines_of_the_stranger(text: str) -> Iterator[str]:
     """Yield each part of a text that would install, run or upgrade the other project."""
-    for match in _REQUIREMENT.finditer(text):
+    named = "\n".join(line for line in text.split("\n") if STRANGER in line)
+    for match in _REQUIREMENT.finditer(named):
         yield match.group()
     for match in _TOOL.finditer(text):
         statement = _CUT.split(_first_statement(text[match.end() :]))[0]
@@ -59,9 +60,8 @@ def find_install_lines_of_the_stranger(text: str) -> Iterator[str]:
 
 def _first_statement(rest: str) -> str:
     """The first line, and those after it while a line of shell, JSON or YAML continues."""
-    lines = rest.split("\n")
     kept: list[str] = []
-    for line in lines[:4]:
+    for line in rest.split("\n", 4)[:4]:
         kept.append(line.rstrip("\\"))
         goes_on = not line.strip("\"' ") or line.rstrip().endswith(("\\", ",", "["))
         if not goes_on:
