@@ -386,8 +386,12 @@ class TestBrowser:
 
     def test_contradictions_among_many_facts_are_shown_when_they_are_found(self, tab: Any, running: Running) -> None:
         """The table does not wait for them."""
-        for number in range(MAX_QUICK):
-            session_of(running).remember(f"Berth {number} is for boat {number * 17}.", subject=f"berth {number}")
+        row = find(running, "7001")
+        many = [
+            replace(row, id=f"berth-{number}", content=f"Berth {number} is for boat {number * 17}.", subject=f"b{number}")
+            for number in range(MAX_QUICK)
+        ]
+        running.engine._memory.store.add_facts(many)
         for name in ("Go", "Rust"):
             session_of(running).remember(f"The crane control is written in {name}.")
         assert "Looking for facts that contradict" in httpx.get(running.key_url + "memory", timeout=PATIENCE).text

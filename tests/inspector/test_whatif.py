@@ -28,6 +28,8 @@ from support.waiting import PATIENCE
 
 Page = Any
 HARBOUR = "whatif?session=harbour"
+HALF = "limit=4000&model=claude-sonnet-4-5"
+"""A replay that several tests look at; the server makes it once."""
 
 
 def replay(running: Running, query: str, *, page: str = HARBOUR) -> str:
@@ -50,7 +52,7 @@ def read_row(text: str, name: str) -> list[str]:
 
 def test_a_smaller_window_sends_less_and_cuts_more(running: Running) -> None:
     """The same requests, in the same order."""
-    text = replay(running, "limit=4000&model=claude-sonnet-4-5")
+    text = replay(running, HALF)
     before, after, *_ = read_row(text, "Requests")
     assert before == after == "15"
     before, after, *_ = read_row(text, "Tokens sent")
@@ -74,7 +76,7 @@ def test_the_reported_cost_is_next_to_the_estimates(running: Running, running_al
     assert "estimates for the requests without their replies" in text
     assert "the session cost <b>$0.42</b>, replies included." in text
     assert "75% were reported as read from the cache, and the estimate assumes 0%" in text
-    assert "none of its replies reported usage" in replay(running, "limit=4000")
+    assert "none of its replies reported usage" in replay(running, HALF)
 
 
 def test_a_cost_without_a_price_is_not_known(running_alone: Running) -> None:
@@ -294,7 +296,7 @@ def test_a_person_replays_a_session_with_half_of_its_window(page: Page, running:
 
 def test_the_page_is_accessible(page: Page, running: Running) -> None:
     """In light and dark, axe finds nothing, and nothing is wider than a narrow screen."""
-    page.goto(running.key_url + HARBOUR + "&limit=4000&go=1")
+    page.goto(running.key_url + HARBOUR + f"&go=1&{HALF}")
     page.wait_for_selector("[data-busy]", state="detached")
     assert find_violations(page) == []
     page.set_viewport_size({"width": 390, "height": 800})
@@ -312,7 +314,7 @@ def test_long_names_of_models_fit_on_a_narrow_screen(page: Page, running: Runnin
 
 def test_every_mark_of_the_charts_is_in_their_key(running: Running) -> None:
     """As on the page of a session."""
-    key = replay(running, "limit=4000").split("Key of the marks")[1].split("</ul>")[0]
+    key = replay(running, HALF).split("Key of the marks")[1].split("</ul>")[0]
     for name, words in {
         "pruned": "shortened",
         "trimmed": "cut",

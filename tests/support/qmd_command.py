@@ -1,8 +1,8 @@
 """What the tests of QMD share: a command that behaves like it, and a workspace that is searched with it."""
 
-import json
 import os
 import sys
+from ast import literal_eval
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,16 @@ KEY = "sk-ant-api03-" + "a1B2c3D4" * 8
 
 PROGRAM = '''#!{python} -SE
 """Behaves like qmd: keeps collections, finds lines by their words, writes down how it was called."""
-import fnmatch, json, os, sys, time
+import os, sys, time
+from _json import encode_basestring_ascii as quote  # all of json takes as long to import as Python to start
 here = {here!r}
 arguments = sys.argv[1:]
-config = os.path.join(os.environ["XDG_CONFIG_HOME"], "collections.json")
+config = os.path.join(os.environ["XDG_CONFIG_HOME"], "collections")
 environ = {{name: os.environ.get(name) for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "INDEX_PATH", "X_API_KEY")}}
-with open(os.path.join(here, "calls.jsonl"), "a") as log:
-    log.write(json.dumps({{"arguments": arguments, "environ": environ, "cwd": os.getcwd()}}) + "\\n")
+with open(os.path.join(here, "calls"), "a") as log:
+    log.write(repr({{"arguments": arguments, "environ": environ, "cwd": os.getcwd()}}) + "\\n")
 try:
-    orders = json.load(open(os.path.join(here, "orders.json")))
+    orders = eval(open(os.path.join(here, "orders")).read())
 except FileNotFoundError:
     orders = {{}}
 order = orders.get(arguments[0], {{}})
@@ -41,7 +42,7 @@ if "print" in order:
 if "print" in order or order.get("status"):
     sys.exit(order.get("status", 0))
 try:
-    known = json.load(open(config))
+    known = eval(open(config).read())
 except FileNotFoundError:
     known = {{}}
 if arguments[:2] == ["collection", "add"]:
@@ -60,7 +61,7 @@ elif arguments[0] in ("search", "vsearch", "query"):
     for place, _, files in os.walk(base):
         for each in sorted(files):
             path = os.path.relpath(os.path.join(place, each), base)
-            if not (path == mask or "/" in mask and fnmatch.fnmatch(each, mask.split("/")[-1])):
+            if not (path == mask or mask.startswith("**/*") and each.endswith(mask[4:])):
                 continue
             lines = open(os.path.join(place, each)).read().split("\\n")
             for number, line in enumerate(lines, 1):
@@ -70,10 +71,11 @@ elif arguments[0] in ("search", "vsearch", "query"):
                     snippet = "@@ -%d,2 @@ (%d before, 0 after)\\n" % (number, number - 1)
                     snippet += "\\n".join(lines[number - 1 : number + 1])
                     file = "qmd://" + name + "/" + handle
-                    rows.append(dict(docid="#1", score=share / 10, file=file, snippet=snippet))
-    print(json.dumps(rows) if rows else "No results found.")
+                    row = '{{"docid": "#1", "score": %s, "file": %s, "snippet": %s}}'
+                    rows.append(row % (share / 10, quote(file), quote(snippet)))
+    print("[" + ", ".join(rows) + "]" if rows else "No results found.")
 os.makedirs(os.path.dirname(config), exist_ok=True)
-json.dump(known, open(config, "w"))
+open(config, "w").write(repr(known))
 '''
 
 
@@ -115,7 +117,7 @@ class World:
 
     def order(self, **orders: dict[str, Any]) -> None:
         """What qmd shall do instead of its work, by its command."""
-        (self.bin / "orders.json").write_text(json.dumps(orders), "utf-8")
+        (self.bin / "orders").write_text(repr(orders), "utf-8")
 
     def close(self) -> None:
         """Let go of everything."""
@@ -124,9 +126,9 @@ class World:
 
     def calls(self, *commands: str) -> list[dict[str, Any]]:
         """How qmd was called."""
-        log = self.bin / "calls.jsonl"
+        log = self.bin / "calls"
         lines = log.read_text("utf-8").splitlines() if log.exists() else []
-        return [call for call in map(json.loads, lines) if not commands or call["arguments"][0] in commands]
+        return [call for call in map(literal_eval, lines) if not commands or call["arguments"][0] in commands]
 
 
 def _durations(asked: dict[str, Any]) -> dict[str, Any]:

@@ -251,7 +251,7 @@ class TestFreshness:
         """When QMD has lost its collections, one search is ours and the next is QMD's again."""
         notes = world.open()
         notes.search("deploy")
-        (world.home / "qmd" / "config" / "collections.json").unlink()
+        (world.home / "qmd" / "config" / "collections").unlink()
         assert notes.search("deploy").fallback is not None
         assert notes.search("deploy").provider == "qmd"
 
