@@ -388,7 +388,7 @@ class TestBrowser:
         """The table does not wait for them."""
         row = find(running, "7001")
         many = [
-            replace(row, id=f"berth-{number}", content=f"Berth {number} is for boat {number * 17}.", subject=f"b{number}")
+            replace(row, id=f"b{number}", content=f"Berth {number} is for boat {number * 17}.", subject=f"b{number}")
             for number in range(MAX_QUICK)
         ]
         running.engine._memory.store.add_facts(many)
