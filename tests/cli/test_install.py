@@ -129,7 +129,7 @@ class TestEveryHost:
         lines = screen.getvalue().splitlines()
         (first,) = [number for number, line in enumerate(lines) if line.startswith("claude-code ")]
         assert lines[first].index("Claude Code was") == 28
-        assert lines[first + 1] == " " * 28 + "machine"
+        assert lines[first + 1] == " " * 28 + "this machine"
 
     def test_an_agent_without_memory_is_called_not_installed(self) -> None:
         """In the list and in JSON."""
