@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from holdfast.cli import COMMANDS, main
-from holdfast.cli.console import Progress, SafeConsole
+from holdfast.cli.console import Progress, SafeConsole, open_console, print_table
+from holdfast.cli.output import echo_styled
 from holdfast.text import printable
 
 EVIL = "a\x1b[2J\x1b]0;owned\x07\x9b31m\x85b\u202ec\u2066d\u061ce\rf\x08\x7f\u2028文\x00g"
@@ -230,6 +232,22 @@ def test_the_last_line_of_defence(capsys: pytest.CaptureFixture[str]) -> None:
         bar.describe(f"[bold]{EVIL}")
     assert isinstance(bar.screen, SafeConsole)
     assert not CONTROL.findall(capsys.readouterr().err)
+
+
+def test_without_colours_a_terminal_gets_no_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for colours nor for bold and dim text, whichever way a command prints."""
+    monkeypatch.setenv("TERM", "xterm")
+    for value, has_codes in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", value)
+        screen = io.StringIO()
+        monkeypatch.setattr(screen, "isatty", lambda: True)
+        monkeypatch.setattr(sys, "stdout", screen)
+        print_table(["端口"], [["5433"]])
+        open_console().print("bold", style="bold red")
+        assert ("\x1b" in screen.getvalue()) == has_codes
+        screen.truncate(0)
+        echo_styled(click.style("dim", dim=True))
+        assert ("\x1b" in screen.getvalue()) == has_codes
 
 
 def test_printable() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import IO, Final, Self, cast
+from typing import IO, Any, Final, Self, cast
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
@@ -23,7 +24,15 @@ _BLANKS: Final = re.compile(r" +(?=\n)")
 
 
 class SafeConsole(Console):
-    """A console that replaces control characters in all text. Its own codes, for styles and the cursor, pass."""
+    """A console that replaces control characters in all text. Its own codes, for styles and the cursor, pass.
+
+    With `NO_COLOR` there are no codes for styles either, also not for bold and dim text, as in `echo_styled`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        if os.environ.get("NO_COLOR"):
+            options["color_system"] = None
+        super().__init__(**options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render as `Console` does."""
