@@ -30,6 +30,7 @@ def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for name, value in {
         "HOLDFAST_HOME": str(tmp_path / "memory"),
         "HOLDFAST_TIMEOUT_MS": "300000",
+        "HOLDFAST_EMBEDDING__PROVIDER": "none",  # loading a model takes longer than all else
         "HOLDFAST_RECALL__DEADLINE_MS": "300000",
     }.items():
         monkeypatch.setenv(name, value)

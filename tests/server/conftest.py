@@ -74,6 +74,12 @@ def serve(app: Any, *, limits: Limits | None = None) -> Iterator[str]:
 
 
 @pytest.fixture
+def words_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let started processes search by words: loading a model takes longer than all else that most of them do."""
+    monkeypatch.setenv("HOLDFAST_EMBEDDING__PROVIDER", "none")
+
+
+@pytest.fixture
 def start(tmp_path: Path) -> Start:
     """Start a server in front of a provider that follows a script."""
 

@@ -29,6 +29,7 @@ from support.hook_host import Host
 from support.unprivileged import drop_privileges
 from support.waiting import stop_server, until
 
+pytestmark = pytest.mark.usefixtures("words_only")
 PATIENT = {"HOLDFAST_TIMEOUT_MS": "600000", "HOLDFAST_RECALL__DEADLINE_MS": "600000"}
 HURRIED = {"HOLDFAST_TIMEOUT_MS": "300", "HOLDFAST_PAUSE_MS": "3600000"}
 FACT = "The billing replica listens on port 5433, say the operators. 这个副本监听端口 5433。"

@@ -13,6 +13,7 @@ from holdfast.server import client
 from support.hook_host import Host
 from support.waiting import stop_server, until
 
+pytestmark = pytest.mark.usefixtures("words_only")
 FACT = "The billing replica listens on port 5433, say the operators."
 DETAIL = "Mirjam Okafor looks after the importer at night"
 REPLY = "The replica is configured for port 5433 now."

@@ -23,6 +23,8 @@ from support.hook_host import Host
 from support.learning_model import count_extractions, depot_model
 from support.waiting import UNHURRIED, stop_server, until
 
+pytestmark = pytest.mark.usefixtures("words_only")
+
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:

@@ -25,7 +25,10 @@ from support.strategies import examples
 from support.waiting import PATIENCE, until
 
 NODE = shutil.which("node")
-pytestmark = pytest.mark.skipif(NODE is None, reason="there is no Node here")
+pytestmark = [
+    pytest.mark.skipif(NODE is None, reason="there is no Node here"),
+    pytest.mark.usefixtures("words_only"),
+]
 LIMIT = 8_000
 WORDS = "The importer was looked at again, and its steps were written down for the next week. "
 COMMANDS = {"missing": ["/no/such/python", "-I"], "hung": [sys.executable, "-c", "import sys; sys.stdin.read()"]}
@@ -83,9 +86,9 @@ def use_tool(number: str, output: str) -> list[dict[str, Any]]:
 
 
 def long_history() -> list[dict[str, Any]]:
-    """A session of about five windows that ends in the middle of a turn."""
+    """A session of about two windows that ends in the middle of a turn."""
     history: list[dict[str, Any]] = []
-    for number in range(60):
+    for number in range(40):
         history += [say("user", f"{number}. {WORDS * 3}"), *use_tool(f"{number}", WORDS * 10)]
         history.append(say("assistant", f"Done with {number}."))
     return [*history, say("user", "Read the last log."), *use_tool("last", "18213 keys")]

@@ -42,6 +42,8 @@ from support.waiting import PATIENCE, stop_server, until
 
 from .conftest import TOKEN, serve
 
+pytestmark = pytest.mark.usefixtures("words_only")
+
 
 @contextmanager
 def running(

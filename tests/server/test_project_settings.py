@@ -12,10 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
 
 from holdfast.engine import Engine
 from holdfast.models.scripted import ScriptedReply
@@ -236,14 +233,18 @@ def test_a_project_with_a_memory_of_its_own(machine: Machine) -> None:
         with Engine.open(store, settings=Settings(), background=False) as engine:
             assert "s2" in {info.id for info in engine.sessions()}
 
-    async def remember() -> None:
-        arguments = ["mcp", "--project", str(machine.plain)]
-        started = StdioServerParameters(command=HOLDFAST, args=arguments, cwd=machine.small, env=environ)
-        async with stdio_client(started) as streams, ClientSession(*streams) as client:
-            await client.initialize()
-            await client.call_tool("memory_store", {"content": "The replica uses port 5433."})
-
-    anyio.run(remember)
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "editor", "version": "1"}}
+    remember = {"name": "memory_store", "arguments": {"content": "The replica uses port 5433."}}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
+    with Holdfast[str]("mcp", "--project", str(machine.plain), cwd=machine.small, env=environ, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for method, params in (("initialize", client), ("tools/call", remember)):
+            request = {"jsonrpc": "2.0", "id": method, "method": method, "params": params}
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            assert "result" in json.loads(process.stdout.readline())
+        process.stdin.close()
     with Engine.open(own, settings=Settings(), background=False) as engine:
         session = engine.session("mcp", project=str(machine.plain))
         assert [fact.content for fact in session.facts()] == ["The replica uses port 5433."]

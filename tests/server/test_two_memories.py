@@ -25,6 +25,7 @@ from support.forked import Holdfast, run_holdfast
 from support.hook_host import Host
 from support.waiting import stop_server, until
 
+pytestmark = pytest.mark.usefixtures("words_only")
 PATIENT = {"HOLDFAST_TIMEOUT_MS": "600000", "HOLDFAST_RECALL__DEADLINE_MS": "600000"}
 OWN = "The billing replica listens on port 5433, say the operators. 计费副本监听端口 5433。"
 OTHER = "The billing replica listens on port 7001, say the operators. 计费副本监听端口 7001。"
