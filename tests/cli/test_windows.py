@@ -221,6 +221,22 @@ class TestDiff:
         assert "line of output" in entry["text"]
         assert "sent: " in run("diff", file, "--limit", "8000").output
 
+    def test_a_stored_session_is_compared_with_what_was_sent(self, home: Path) -> None:
+        """For any of its requests; the figures are those of the report."""
+        history = [{"role": "user", "content": f"{number}. 倉庫の鍵 " + "the importer " * 150} for number in range(20)]
+        plain = Settings(embedding=Embedding(provider="none"))
+        with Engine.open(home / "memory", settings=plain, background=False) as engine:
+            stored = engine.session("s1")
+            windows = [stored.assemble(history[:count], limit=4_000, reserve=500) for count in (2, 20)]
+        for turn, window in enumerate(windows, start=1):
+            found = data("diff", "--session", "s1", "--turn", str(turn))
+            assert found["after"] == {"messages": len(window.items), "tokens": window.report.total_tokens}
+        assert found["before"]["messages"] == 20
+        assert found["kinds"]["trimmed"] + found["kinds"]["kept"] == 20
+        assert "− trimmed in request 2" in run("diff", "--session", "s1").output
+        assert "is called 没有" in str(run("diff", "--session", "没有").exception)
+        assert run("diff").exit_code == 2
+
 
 class TestTimeline:
     def test_every_request_has_a_line(self, session: Path) -> None:

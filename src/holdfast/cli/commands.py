@@ -29,6 +29,12 @@ _replayed: Final = add_options(
     click.option("--position", type=click.Choice(["tail", "head"]), help="Where recalled blocks go."),
     click.option("--home", "--store", "home", type=PLACE, help="A memory to use; default a new one."),
 )
+_stored: Final = add_options(
+    click.option("--session", help="Instead of a FILE: a stored session."),
+    tenant_option,
+    click.option("--project", default=None, help="The project of the stored session, if several have its name."),
+    click.option("--agent", default=None, help="The agent of the stored session, if several have its name."),
+)
 
 
 @click.command()
@@ -62,10 +68,7 @@ def tokens(**options: Any) -> None:
 @click.command()
 @_file_or_session
 @_replayed
-@click.option("--session", help="Instead of a FILE: a stored session.")
-@tenant_option
-@click.option("--project", default=None, help="The project of the stored session, if several have its name.")
-@click.option("--agent", default=None, help="The agent of the stored session, if several have its name.")
+@_stored
 @as_json
 def context(*, file: Path | None, session: str | None, **options: Any) -> None:
     """Draw the window of a request of the transcript FILE, or of a stored session (--session)."""
@@ -77,15 +80,18 @@ def context(*, file: Path | None, session: str | None, **options: Any) -> None:
 
 
 @click.command()
-@_file
+@_file_or_session
 @_replayed
+@_stored
 @click.option("--full", is_flag=True, help="Show every message that was kept, too.")
 @as_json
-def diff(**options: Any) -> None:
-    """Compare the transcript FILE with what is sent for one of its requests: kept, pruned, trimmed, recalled."""
+def diff(*, file: Path | None, session: str | None, **options: Any) -> None:
+    """Compare the transcript FILE, or a stored --session, with what was sent for one of its requests."""
+    if file is None and not session:
+        raise click.UsageError(_NO_CONVERSATION)
     from holdfast.cli.context import print_diff
 
-    print_diff(**options)
+    print_diff(file=file, session=session or "", **options)
 
 
 @click.command()

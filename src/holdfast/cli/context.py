@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias
@@ -16,17 +17,19 @@ from holdfast.cli.charts import LOOKS, draw_grid, draw_legend, grid_to_json, mak
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import no_requests, open_memory, owner_of, session_scope
 from holdfast.cli.output import emit_json, join_counts
-from holdfast.cli.replay import Replay, replay_file
+from holdfast.cli.replay import replay_file
 from holdfast.cli.show import part_text
 from holdfast.context.edits import Block, Item
 from holdfast.errors import InputError
+from holdfast.memory.memory import Memory
 from holdfast.memory.passage_search import Hit
 from holdfast.messages import Message
 from holdfast.moments import minute
-from holdfast.report import Change, ContextReport, breakdown
-from holdfast.store.base import Select
+from holdfast.report import Change, ContextReport, Window, breakdown
+from holdfast.store.base import MessageRow, Scope, Select
 from holdfast.text import percent, plural, printable, shorten_number
-from holdfast.tokens import count_message
+from holdfast.timeline import rebuild_window
+from holdfast.tokens import count_message, counter
 
 _WIDE, _NARROW, _ROWS = 20, 10, 10
 _PARTS: Final = ("keyword", "vector", "neighbours", "session", "date", "decay")
@@ -101,14 +104,19 @@ def _load_reports(
     """Return the reports of a stored session up to a request, and its owner."""
     with open_memory(home) as memory:
         scope = session_scope(memory, session=session, **whose)
-        stored = memory.store.read_records(Select(scope=scope), kind="turn")
-        if not stored:
-            raise no_requests(memory, scope)
-        reports = [ContextReport.from_json(record.data) for record in stored]
+        return _read_reports(memory, scope, turn), dict(owner_of(scope))
+
+
+def _read_reports(memory: Memory, scope: Scope, turn: int | None) -> list[ContextReport]:
+    """Return the reports of a stored session up to a request."""
+    stored = memory.store.read_records(Select(scope=scope), kind="turn")
+    if not stored:
+        raise no_requests(memory, scope)
+    reports = [ContextReport.from_json(record.data) for record in stored]
     selected = [report for report in reports if turn is None or report.turn <= turn]
     if not selected or (turn is not None and selected[-1].turn != turn):
-        raise InputError(f"session {session} has {len(reports)} stored requests{f', not {turn}' if turn else ''}")
-    return selected, dict(owner_of(scope))
+        raise InputError(f"session {scope.session} has {len(reports)} stored requests{f', not {turn}' if turn else ''}")
+    return selected
 
 
 def _sum_changes(reports: Sequence[ContextReport]) -> dict[str, int]:
@@ -267,11 +275,34 @@ class Entry:
         return cls(id=0, role="recall", status=status, tokens_before=0, tokens_after=block.tokens, turn=turn, text=text)
 
 
-def print_diff(*, file: Path, full: bool, as_json: bool, **options: Any) -> None:
-    """Print for each message of a file whether it was kept, pruned, trimmed or summarised in one request."""
-    with replay_file(file, **options) as replayed:
-        entries, report, given = compare(replayed), replayed.window.report, len(replayed.given)
-        sent = len(replayed.window.items)
+def print_diff(
+    *,
+    file: Path | None,
+    session: str,
+    tenant: str,
+    project: str | None,
+    agent: str | None,
+    full: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Print for each message of a conversation whether it was kept, pruned, trimmed or summarised in one request."""
+    if file is not None:
+        with replay_file(file, **options) as replayed:
+            window = replayed.window
+            given = len(replayed.given)
+            entries = compare(window, replayed.reports, read=replayed.engine.session(replayed.session).get)
+    else:
+        with open_memory(options["home"]) as memory:
+            scope = session_scope(memory, session=session, tenant=tenant, project=project, agent=agent)
+            reports = _read_reports(memory, scope, options["turn"])
+            settings = memory.settings
+            count = counter(settings.tokens.full_name, model=settings.model.name)
+            window = rebuild_window(memory.store, scope, reports[-1].turn, count=count)
+            entries = compare(window, reports, read=partial(memory.get, scope=scope))
+            given = sum(bool(entry.id) for entry in entries)
+    report = window.report
+    sent = len(window.items)
     cost = sum(entry.tokens_before for entry in entries)
     kinds = dict.fromkeys(SIGNS, 0)
     for entry in entries:
@@ -310,28 +341,32 @@ def print_diff(*, file: Path, full: bool, as_json: bool, **options: Any) -> None
 # --- the comparison ----------------------------------------------------------------
 
 
-def compare(replayed: Replay) -> list[Entry]:
-    """Return every message in the order of the conversation, with the insertions between them."""
-    removed = _find_last_changes(replayed.reports, {"trimmed", "compacted"})
-    pruned = _find_last_changes(replayed.reports, {"pruned"})
-    window = {item.id for item in replayed.window.items if item.id}
+def compare(
+    window: Window, reports: Sequence[ContextReport], *, read: Callable[[Sequence[int]], Sequence[MessageRow]]
+) -> list[Entry]:
+    """Return every message in the order of the conversation, with the insertions between them.
+
+    `reports` are those up to the request of the window; `read` reads archived messages by number.
+    """
+    removed = _find_last_changes(reports, {"trimmed", "compacted"})
+    pruned = _find_last_changes(reports, {"pruned"})
+    there = {item.id for item in window.items if item.id}
     numbers = sorted({*removed, *pruned} - {0})
-    rows = replayed.engine.session(replayed.session).get(numbers) if numbers else []
-    originals = {row.id: row.message for row in rows}
+    originals = {row.id: row.message for row in read(numbers)} if numbers else {}
     entries: list[tuple[float, Entry]] = []
-    for number in (originals.keys() & removed.keys()) - window:
+    for number in (originals.keys() & removed.keys()) - there:
         entry, (turn, change) = Entry.of_message(number, originals[number]), removed[number]
         status: Status = "compacted" if change.kind == "compacted" else "trimmed"
         entries.append((number, replace(entry, status=status, tokens_after=0, turn=turn, reason=change.reason)))
     place = 0.0
-    for item in replayed.window.items:
+    for item in window.items:
         place = float(item.id) if item.id else place + 0.25
         entries.append((place, Entry.of_item(item, pruned, originals)))
         if item.overview:
-            overview = Entry.of_block(item.overview, replayed.reports, status="overview")
+            overview = Entry.of_block(item.overview, reports, status="overview")
             entries.append((place + 0.05, overview))
         if item.block:
-            entries.append((place + 0.1, Entry.of_block(item.block, replayed.reports)))
+            entries.append((place + 0.1, Entry.of_block(item.block, reports)))
     return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
 
 
