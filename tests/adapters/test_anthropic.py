@@ -144,7 +144,7 @@ def test_the_asynchronous_client(model_server: ScriptedProvider, engine: Engine)
         middleware = [HoldfastMiddleware(engine, session="s1", tenant="anna", limit=LIMIT)]
         async with AsyncAnthropic(api_key="k", base_url=model_server.url, middleware=middleware) as anthropic:
             history: list[Any] = []
-            for turn in range(9):
+            for turn in range(16):
                 history.append({"role": "user", "content": question(turn)})
                 while True:
                     arguments: Any = {"model": "claude-x", "max_tokens": 500, "messages": history, "tools": TOOLS}
@@ -169,7 +169,7 @@ def test_the_asynchronous_client(model_server: ScriptedProvider, engine: Engine)
     assert librarian.summaries
     assert model_server.check() == []
     rows = archived(engine.session("s1", tenant="anna"))
-    assert [message.text for message in rows if message.role == "user"] == [question(turn) for turn in range(9)]
+    assert [message.text for message in rows if message.role == "user"] == [question(turn) for turn in range(16)]
     assert archived(engine.session("s1")) == []
 
 
