@@ -164,13 +164,18 @@ def _score(rows: Sequence[FactRow], wanted: Collection[str]) -> list[float]:
     found: list[list[str]] = []
     frequency: Counter[str] = Counter()
     for row in rows:
-        words = _read_words(row.content, row.context, row.subject)
+        words = read_words(row)
         found.append([term for term in wanted if term in words])
         frequency.update(found[-1])
     count = max(len(rows), MIN_FACTS)
     weights = {term: math.log(1 + (count - frequency[term] + 0.5) / (frequency[term] + 0.5)) for term in wanted}
     total = sum(weights.values()) or 1.0
     return [sum(weights[term] for term in some) / total for some in found]
+
+
+def read_words(row: FactRow) -> frozenset[str]:
+    """Return the terms by which a fact is found."""
+    return _read_words(row.content, row.context, row.subject)
 
 
 @lru_cache(maxsize=2**14)

@@ -27,7 +27,7 @@ def choose_facts(
     past = find_past(query.texts[-1] if query.texts else "", now=query.now)
     if past is not None:
         held = find_held(rows, question, past=past, limit=query.max_facts)
-        return [*given.values(), *_note_rivals(held, conflicts.FactIndex(holding, settled=settled))][: query.max_facts]
+        return [*given.values(), *_note_rivals(held, holding, settled=settled)][: query.max_facts]
     matches = facts.find(holding, question, limit=query.max_facts)
     matches = facts.add_successors(matches, rows, question, limit=query.max_facts)
     return _add_rivals([*given.values(), *matches], holding, settled=settled, limit=query.max_facts)
@@ -48,20 +48,23 @@ def _add_rivals(
     hits: Sequence[FactHit], holding: Sequence[FactRow], *, settled: conflicts.Pairs, limit: int
 ) -> list[FactHit]:
     """Put the facts that contradict one next to it, the newest first, and note it on all of them."""
+    if not hits:
+        return []
     chosen = {hit.fact.id: hit for hit in hits[:limit]}
     known = {hit.fact.id: hit.fact for hit in chosen.values()}
     for row in holding:
         known[row.id] = row
-    index = conflicts.FactIndex(known.values(), settled=settled)
+    index = conflicts.FactIndex(known.values(), wanted=[hit.fact for hit in chosen.values()], settled=settled)
     ordered: dict[str, FactHit] = {}
     for hit in chosen.values():
         for row in sorted([hit.fact, *index.find_rivals(hit.fact)], key=lambda row: -row.time):
             ordered.setdefault(row.id, chosen.get(row.id, FactHit(fact=row, score=hit.score)))
-    return _note_rivals(list(ordered.values())[:limit], index)
+    return _note_rivals(list(ordered.values())[:limit], list(known.values()), settled=settled)
 
 
-def _note_rivals(hits: Sequence[FactHit], index: conflicts.FactIndex) -> list[FactHit]:
+def _note_rivals(hits: Sequence[FactHit], holding: Sequence[FactRow], *, settled: conflicts.Pairs) -> list[FactHit]:
     """Note on each fact that holds now whether others do that contradict it."""
+    index = conflicts.FactIndex(holding, wanted=[hit.fact for hit in hits], settled=settled)
     shown = [hit.fact for hit in hits if hit.fact.superseded_by is None]
     noted: list[FactHit] = []
     for hit in hits:
