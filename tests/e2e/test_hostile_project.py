@@ -210,7 +210,6 @@ async def list_tools(command: tuple[str, ...], *, cwd: Path, environ: dict[str, 
         return [tool.name for tool in (await client.list_tools()).tools]
 
 
-@pytest.mark.variants
 @pytest.mark.parametrize("host", list(HOSTS))
 def test_what_is_installed_into_a_host(user: User, host: str) -> None:
     """Every command that is written is absolute, and runs nothing of the project, even if PYTHONPATH names it.
