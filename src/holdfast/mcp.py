@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, ParamSpec, TypeVar
 import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
@@ -220,9 +220,9 @@ class _Server(MCPServer[Any]):
                 )
         try:
             return await super().call_tool(name, arguments, context)
-        except UnexpectedToolError:
-            raise
         except ToolError as error:
+            if type(error) is not ToolError:  # a crash, which later versions of the SDK log
+                raise
             if not isinstance(error.__cause__, ValidationError):
                 raise ToolError(str(error).removeprefix(f"Error executing tool {name}: ")) from error
             problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.__cause__.errors()]
