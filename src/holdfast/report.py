@@ -331,6 +331,8 @@ _MARK: Final = re.compile(
     re.MULTILINE,
 )
 """Matches the beginning of a file, or its end."""
+_HINTS: Final = ("## ", "Contents of ", " instructions for ", "</system-reminder>", "</INSTRUCTIONS>")
+"""Every match contains one of these, which are found a hundred times as fast."""
 
 
 def workspace_files(items: Sequence[Item]) -> tuple[WorkspaceFile, ...]:
@@ -347,8 +349,15 @@ def _list_files(items: Sequence[Item]) -> list[tuple[Item, tuple[WorkspaceFile, 
     return [(item, files) for item in early if (files := _find_files(item.message.text))]
 
 
-@lru_cache(maxsize=16)
 def _find_files(text: str) -> tuple[WorkspaceFile, ...]:
+    """Return the files in a text. One that cannot have any is not kept with its result: it may be very long."""
+    if not any(hint in text for hint in _HINTS):
+        return ()
+    return _read_files(text)
+
+
+@lru_cache(maxsize=16)
+def _read_files(text: str) -> tuple[WorkspaceFile, ...]:
     """Return the files in a text; each ends at the next mark."""
     marks = list(_MARK.finditer(text))
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
