@@ -329,7 +329,6 @@ def _patterns() -> list[tuple[str, str]]:
     return formats + [(name, pattern) for name, pattern in items if isinstance(pattern, str)]
 
 
-@pytest.mark.variants
 @pytest.mark.parametrize(("name", "pattern"), _patterns())
 def test_no_pattern_can_read_a_text_twice(name: str, pattern: str) -> None:
     """Every repeat is bounded, or else possessive, flat, and with nothing behind it that could fail."""
