@@ -1,6 +1,10 @@
 """What a turn costs."""
 
+import pytest
+
 from benchmarks.assemble import measure
+
+pytestmark = pytest.mark.nightly
 
 
 def test_every_figure_is_there() -> None:

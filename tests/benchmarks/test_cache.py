@@ -17,6 +17,8 @@ from holdfast.cli.replay import find_requests
 from holdfast.messages import Message
 from holdfast.tokens import count_text
 
+pytestmark = pytest.mark.nightly
+
 
 def request(*texts: str, system: str = "") -> dict[str, Any]:
     """A request of so many messages."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.chat import Steps, first_screens, measure
+
+pytestmark = pytest.mark.nightly
 
 
 def test_turns_are_taken_apart() -> None:

@@ -1,6 +1,10 @@
 """Short questions after long messages."""
 
+import pytest
+
 from benchmarks.followups import measure
+
+pytestmark = pytest.mark.nightly
 
 
 def test_a_long_message_does_not_take_the_place_of_a_short_question() -> None:

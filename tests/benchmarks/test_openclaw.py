@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from benchmarks.openclaw import TOOL_TURNS, TURNS, load_facts, make_reply, make_turn
 from holdfast import Engine
 from holdfast.search.relevance import NORMAL
 from holdfast.settings import Settings
+
+pytestmark = pytest.mark.nightly
 
 
 def test_every_fact_is_recalled_for_its_question(tmp_path: Path) -> None:

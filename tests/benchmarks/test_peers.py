@@ -17,6 +17,8 @@ from benchmarks.peers.picture import draw
 from holdfast.errors import InputError
 from holdfast.tokens import count_text
 
+pytestmark = pytest.mark.nightly
+
 FILES = Path(__file__).resolve().parents[1] / "fixtures" / "benchmarks"
 NOON = datetime(2026, 2, 10, 12, 0, tzinfo=UTC)
 

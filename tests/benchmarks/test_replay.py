@@ -14,6 +14,8 @@ from benchmarks.replay import Replay, load_cases, record, save_cases
 from holdfast.errors import InputError
 from holdfast.memory.recall import recall
 
+pytestmark = pytest.mark.nightly
+
 FILES = Path(__file__).resolve().parents[1] / "fixtures" / "benchmarks"
 
 

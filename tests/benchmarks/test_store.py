@@ -10,6 +10,8 @@ from benchmarks.growth import plot
 from benchmarks.store import StoreCost, Writer, measure
 from holdfast.embed.hashed import HashEmbedder
 
+pytestmark = pytest.mark.nightly
+
 TIMES = {"build_per_s", "append_ms_p50", "open_ms", "query_ms_p50", "query_ms_p95", "forget_ms"}
 
 

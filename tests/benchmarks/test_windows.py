@@ -14,6 +14,8 @@ from holdfast.cli.replay import find_requests
 from holdfast.messages import Message, Text
 from holdfast.tokens import count_messages
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture(scope="module")
 def loop() -> list[Message]:

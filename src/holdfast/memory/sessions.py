@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -97,18 +97,20 @@ def list_sessions(
 
 def _describe(store: Store, scope: Scope, *, messages: int) -> SessionInfo:
     newest = Select(scope=scope, newest=True, limit=1)
-    first = store.read_messages(Select(scope=scope, limit=1))
-    last = store.read_messages(newest)
+    first = store.read_messages(Select(scope=scope, limit=_FIRST_READ))
+    last = first
+    if len(first) == _FIRST_READ:
+        last = store.read_messages(newest)
     turns = store.read_records(newest, kind=TURN)
     return SessionInfo(
         id=scope.session,
         tenant=scope.tenant,
         project=scope.project,
         agent=scope.agent,
-        title=make_title(store, scope),
+        title=make_title(store, scope, first=first),
         host=read_host(store, scope),
         first_time=first[0].message.timestamp if first else None,
-        last_time=last[0].message.timestamp if last else None,
+        last_time=last[-1].message.timestamp if last else None,
         messages=messages,
         tokens=int(turns[0].data["total_tokens"]) if turns else 0,
     )
@@ -153,18 +155,25 @@ def read_host(store: Store, scope: Scope) -> str:
     return ""
 
 
-def make_title(store: Store, scope: Scope) -> str:
-    """Return the title of a session: that of its host, else the first real sentence of the user; empty if none."""
+def make_title(store: Store, scope: Scope, *, first: Sequence[MessageRow] | None = None) -> str:
+    """Return the title of a session: that of its host, else the first real sentence of the user; empty if none.
+
+    `first` are its first messages, if they were read.
+    """
     title = read_title(store, scope)
     if title:
         return title
-    request = find_request(store, scope)
+    request = find_request(store, scope, first=first)
     return "" if request is None else request.text
 
 
-def find_request(store: Store, scope: Scope, *, has_excluded: bool = True) -> Sentence | None:
+def find_request(
+    store: Store, scope: Scope, *, has_excluded: bool = True, first: Sequence[MessageRow] | None = None
+) -> Sentence | None:
     """Find the first real sentence of the user in a session; without `has_excluded`, in what may be recalled."""
-    rows = store.read_messages(Select(scope=scope, limit=_FIRST_READ))
+    rows = first
+    if rows is None:
+        rows = store.read_messages(Select(scope=scope, limit=_FIRST_READ))
     request = next(list_requests(rows, has_excluded=has_excluded), None)
     if request is not None or len(rows) < _FIRST_READ:
         return request
