@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import wraps
-from typing import Annotated, Any, Final, ParamSpec, TypeVar
+from typing import Annotated, Any, Final, ParamSpec, TypeVar, cast
 
 import anyio
 from mcp.server import MCPServer
@@ -39,7 +39,7 @@ from holdfast.hooks.hosts import name_product
 from holdfast.memory.passage_search import Hit
 from holdfast.session import Session
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
-from holdfast.text import replace_surrogates
+from holdfast.text import join_surrogates
 from holdfast.timeline import Cut
 from holdfast.turn import MIN_BLOCK
 
@@ -245,8 +245,8 @@ def _read_again(unread: ValidationError) -> SessionMessage | JSONRPCError | Exce
         return unread  # an empty line needs no answer
     try:
         if problem["type"] == "json_invalid":
-            text = json.dumps(json.loads(problem["input"]), ensure_ascii=False)
-            return SessionMessage(jsonrpc_message_adapter.validate_json(replace_surrogates(text), by_name=False))
+            text = json.dumps(join_surrogates(json.loads(problem["input"])))
+            return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
     except ValidationError:  # it is JSON
         pass
     except (ValueError, RecursionError) as error:
@@ -301,25 +301,11 @@ def _explain_errors(tool: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable
     @wraps(tool)
     async def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         try:
-            return _make_encodable(await tool(*args, **kwargs))
+            return cast("_T", join_surrogates(await tool(*args, **kwargs)))  # archived messages may have lone ones
         except HoldfastError as error:
             raise ToolError(str(error)) from error
 
     return call
-
-
-def _make_encodable(value: _T) -> _T:
-    """Return a value that can be written as UTF-8: archived messages may have halves of surrogate pairs."""
-    made: Any = value
-    if isinstance(value, str):
-        made = replace_surrogates(value)
-    elif isinstance(value, list):
-        made = [_make_encodable(one) for one in value]
-    elif isinstance(value, dict):
-        made = {name: _make_encodable(one) for name, one in value.items()}
-    elif is_dataclass(value) and not isinstance(value, type):
-        made = replace(value, **{field.name: _make_encodable(getattr(value, field.name)) for field in fields(value)})
-    return made  # type: ignore[no-any-return]  # of the same type
 
 
 def what_did_we_decide(about: str) -> str:

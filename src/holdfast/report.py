@@ -332,7 +332,7 @@ _MARK: Final = re.compile(
 )
 """Matches the beginning of a file, or its end."""
 _HINTS: Final = ("## ", "Contents of ", " instructions for ", "</system-reminder>", "</INSTRUCTIONS>")
-"""Every match contains one of these, which are found a hundred times as fast."""
+"""Every match contains one of these. Looking for them takes a quarter of the time of a search for a match."""
 
 
 def workspace_files(items: Sequence[Item]) -> tuple[WorkspaceFile, ...]:

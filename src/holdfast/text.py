@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from functools import cache, lru_cache
 from itertools import chain, pairwise
 from threading import get_ident
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.patterns import compile_once
 
@@ -300,12 +301,24 @@ ACTING: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a
 _CONTROL: Final = re.compile(f"[{ACTING}\ud800-\udfff]")
 
 
-_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+def join_surrogates(value: Any) -> Any:
+    """Return a value that UTF-8 can encode, as JSON need not be.
 
-
-def replace_surrogates(text: str) -> str:
-    """Replace halves of surrogate pairs, which JSON allows and UTF-8 does not have."""
-    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
+    In all of its texts, a high and a low surrogate in a row become one character, and a lone one becomes U+FFFD.
+    """
+    if isinstance(value, str):
+        if value.isascii():
+            return value
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, Mapping):
+        return {join_surrogates(key): join_surrogates(item) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):  # with names
+        return type(value)(*map(join_surrogates, value))
+    if isinstance(value, list | tuple):
+        return type(value)(map(join_surrogates, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: join_surrogates(getattr(value, field.name)) for field in fields(value)})
+    return value
 
 
 def printable(text: str, *, one_line: bool = False) -> str:

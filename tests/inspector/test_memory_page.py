@@ -87,7 +87,7 @@ def test_a_fact_that_is_stored_before_the_page_is_connected_is_shown(running: Ru
     with open_page(tab, running, path=None) as page:
         page.route("**/static/inspector.js", store_before)
         page.goto(running.key_url + "memory")
-        page.wait_for_selector(".fact .content:has-text('5:20')", timeout=20_000)
+        page.wait_for_selector(".fact .content:has-text('5:20')")
 
 
 def test_a_contradiction_that_was_settled_can_be_reported_again(running: Running, page: Any) -> None:

@@ -78,16 +78,13 @@ class _Result:
             more = f" and {len(skipped) - _MAX_LISTED:,} more" if len(skipped) > _MAX_LISTED else ""
             names = ", ".join(skipped[:_MAX_LISTED])
             echo(f"{plural(len(skipped), 'file')} without a session of a known agent: {names}{more}", err=True)
-        read: list[str] = []
-        if self.sessions:
-            read.append(f"{plural(self.messages, 'message')} of {plural(self.sessions, 'session')}")
+        said = f"{plural(self.messages, 'message')} of {plural(self.sessions, 'session')}"
         if self.exports:
-            read.append(f"{plural(self.rows, 'row')} of {plural(self.exports, 'export')}")
-        if not self.exports and (self.sessions or not self.empty):
-            echo(f"{read[0] if read else '0 messages of 0 sessions'}, {self.new:,} of them new.")
-        elif read:
-            new = f"{plural(self.new, 'new message')} and {plural(self.new_facts, 'new fact')}"
-            echo(f"{' and '.join(read)}: {new}.")
+            rows = f"{plural(self.rows, 'row')} of {plural(self.exports, 'export')}"
+            read = f"{said} and {rows}" if self.sessions else rows
+            echo(f"{read}: {plural(self.new, 'new message')} and {plural(self.new_facts, 'new fact')}.")
+        elif self.sessions or not self.empty:
+            echo(f"{said}, {self.new:,} of them new.")
         if self.stripped:
             echo(f"Recalled text was removed from {plural(self.stripped, 'message')}.")
 

@@ -121,8 +121,11 @@ def outline(
     `kept` are the messages after these, which stay in the window: a request may be finished there.
     """
     old: dict[str, list[str]] = defaultdict(list, parse(without_lists(previous)))
-    turns = split_turns([*messages, *_end_turn(kept)])
-    known = _Known(turns, activity, old, request, is_waiting=_is_finished([*messages, *kept]))
+    end = _end_turn(kept)
+    turns = split_turns([*messages, *end])
+    newest = (split_turns(kept[len(end) :]) or turns)[-1:]
+    is_waiting = any(turn.is_finished for turn in newest)
+    known = _Known(turns, activity, old, request, is_waiting=is_waiting)
     names = list_identifiers(messages[-_MAX_SEARCHED:], limit=_MAX_NEW_NAMES)
     # Long requests are pasted text, with rules that are not the user's.
     own_requests = [turn.request for turn in turns if len(turn.request) <= _MAX_REQUEST]
@@ -167,12 +170,6 @@ def _end_turn(kept: Iterable[Message]) -> list[Message]:
             break
         found.append(message)
     return found
-
-
-def _is_finished(messages: Iterable[Message]) -> bool:
-    """Return whether the last request of a conversation has its final reply."""
-    turns = split_turns(messages)
-    return bool(turns) and turns[-1].is_finished
 
 
 def _find_goal(turns: Iterable[Turn]) -> list[str]:

@@ -8,7 +8,7 @@ smallest possible change, and reported. Then the window is shaped, rendered and 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from operator import attrgetter, is_
@@ -20,7 +20,6 @@ from holdfast.errors import InvalidWindowError
 from holdfast.messages import (
     Message,
     Opaque,
-    Origin,
     Part,
     RedactedThinking,
     Text,
@@ -31,6 +30,7 @@ from holdfast.messages import (
 from holdfast.providers import Log, Repair, Violation
 from holdfast.providers.shaping import is_blank, is_empty
 from holdfast.providers.wire import leading_system, wire_of
+from holdfast.text import join_surrogates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ def validate(messages: Sequence[Message], provider: str, *, reasoning: Mapping[s
             encodable.append(message)
         else:
             log.note("surrogates", index, "replaced lone surrogates, which cannot be sent, with U+FFFD")
-            encodable.append(_join_surrogates(message))
+            encodable.append(join_surrogates(message))
     first = _repair_and_check(encodable, log)
     if not first.violations:
         return first
@@ -121,21 +121,6 @@ def _repair_and_check(messages: Sequence[Message], log: Log) -> ValidWindow:
         repairs=(*paired.repairs, *log.repairs),
         violations=tuple(providers.check(wire, log.format, reasoning=log.reasoning)),
     )
-
-
-def _join_surrogates(value: Any) -> Any:
-    """Replace lone surrogates in a value; a high and a low surrogate in a row become one character."""
-    if isinstance(value, str):
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    if isinstance(value, Mapping):
-        return {_join_surrogates(key): _join_surrogates(item) for key, item in value.items()}
-    if isinstance(value, Origin):
-        return Origin(*map(_join_surrogates, value))
-    if isinstance(value, list | tuple):
-        return type(value)(map(_join_surrogates, value))
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{field.name: _join_surrogates(getattr(value, field.name)) for field in fields(value)})
-    return value
 
 
 def _keep_understood(message: Message) -> Message:

@@ -121,7 +121,7 @@ def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
 class FactIndex:
     """Facts by slot and by word, so that one fact is compared only with those that may contradict it.
 
-    If only the rivals of some facts are searched for, these are `wanted`: the others are found out faster.
+    `wanted` are the facts whose rivals are searched for, by default any: those without a word of theirs are left out.
     """
 
     def __init__(
