@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
+from typing import Any
 
+from holdfast import Engine
 from holdfast.compaction import sections
 from holdfast.compaction.digest import make_digest, outline, split_turns
 from holdfast.compaction.sections import HEADINGS, parse
 from holdfast.compaction.tool_calls import find_activity
 from holdfast.context.edits import Block
 from holdfast.messages import Message
+from holdfast.settings import Embedding, Settings
 from holdfast.tokens import count_text
 from support.compaction import REQUEST, Summariser, conversation, good, planned, summed_up
 from support.conversations import answer, call, items, reply, results, user
@@ -220,6 +224,35 @@ def test_a_request_that_is_finished_in_what_is_kept_is_done() -> None:
     assert found["## Next Steps"] == ["- Wait for the next request"]
     later = parse(made(kept, previous=text))
     assert later["### Done"] == [*found["### Done"], "- 现在检查港口地图 → 地图也正确。"]
+
+
+def test_calls_in_a_tool_loop_belong_to_the_request_that_is_kept(tmp_path: Path) -> None:
+    """The request of the loop stays in the window, and the one before it, which is answered, is done."""
+    output = "\n".join(f"line {number} of the log" for number in range(250))
+    messages: list[dict[str, Any]] = []
+    for number in range(6):
+        messages.append({"role": "user", "content": f"Count the errors of service {number}."})
+        messages += make_call(f"a{number}", output)
+        messages.append({"role": "assistant", "content": f"Service {number} has {number} errors."})
+    messages.append({"role": "user", "content": "现在重启邮件服务并观察它。"})
+    for number in range(4):
+        messages += make_call(f"z{number}", output)
+    settings = Settings(embedding=Embedding(provider="none"))
+    with Engine.open(tmp_path, settings=settings, background=False) as engine:
+        summary = engine.session("loop").compact(messages, limit=8_000).summary
+    assert summary is not None
+    found = parse(summary.text)
+    assert found["### In Progress"] == ["- not finished: 现在重启邮件服务并观察它。"]
+    assert "- Count the errors of service 5. → Service 5 has 5 errors." in found["### Done"]
+
+
+def make_call(name: str, output: str) -> list[dict[str, Any]]:
+    """Return a call of a tool and its result, as Chat Completions has them."""
+    call = {"id": name, "type": "function", "function": {"name": "read_log", "arguments": "{}"}}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": name, "content": output},
+    ]
 
 
 def test_the_next_step_is_the_last_request_of_all() -> None:

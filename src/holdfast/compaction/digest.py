@@ -182,7 +182,7 @@ def _find_goal(turns: Iterable[Turn]) -> list[str]:
 
 def outline_plan(plan: CompactionPlan) -> dict[str, tuple[Section, ...]]:
     """Make the sections of the digest of everything that a plan summarises."""
-    messages = [item.message for item in plan.summarised]
+    messages = [item.message for item in plan.covered]
     kept = [item.message for item in plan.kept_after]
     return outline(messages, activity=plan.activity, previous=plan.previous, request=plan.request, kept=kept)
 
@@ -340,7 +340,7 @@ def make_appendix(plan: CompactionPlan, *, recent_turns: int) -> tuple[Section, 
     activity = plan.activity
     turns: list[Turn] = []
     if recent_turns:
-        turns = split_turns([item.message for item in plan.summarised])[-recent_turns:]
+        turns = split_turns([item.message for item in plan.covered])[-recent_turns:]
     lines: list[str] = []
     for turn in turns:
         if turn.request:

@@ -112,6 +112,16 @@ class CompactionPlan:
         return None
 
     @property
+    def covered(self) -> tuple[Item, ...]:
+        """The messages up to the last one that is summarised, in order, with those among them that are kept.
+
+        In a tool loop the request is kept, and the calls after it are summarised.
+        """
+        last = max(self.ids, default=0)
+        kept = [item for item in self.kept if item.kind == "message" and item.id <= last]
+        return tuple(sorted([*self.summarised, *kept], key=lambda item: item.id))
+
+    @property
     def kept_after(self) -> tuple[Item, ...]:
         """The messages that are kept and come after what is summarised; pinned ones may be older."""
         last = max(self.ids, default=0)
