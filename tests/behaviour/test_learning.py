@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from multiprocessing.connection import Connection
@@ -90,6 +90,13 @@ def talk(session: Session, turns: range, *, limit: int = 20_000, history: list[M
     return messages
 
 
+def state_decision(session: Session, text: str, *, history: Sequence[Message] = ()) -> list[Message]:
+    """State a decision, then talk until it has left the window: less than is worth a call of a model."""
+    first = Message(role="user", parts=(Text(text=text),))
+    noted = Message(role="assistant", parts=(Text(text="Noted."),))
+    return talk(session, range(5), limit=4_000, history=[*history, first, noted])
+
+
 def archive(session: Session, turns: range) -> None:
     """Archive a conversation at once: for what is read of it, it does not matter how it came."""
     session.append([message for number in turns for message in make_turn(number)])
@@ -133,6 +140,26 @@ class TestWhatLeavesTheWindow:
             assert any(edit.kind == "trimmed" for edit in session.edits())
             engine.work()
             assert count_extractions(model) <= 2
+
+    def test_rules_read_what_leaves_at_once(self, tmp_path: Path) -> None:
+        """They make no calls. A decision that was corrected is no longer one that holds, in the next overview."""
+        with open_engine(tmp_path, None, Clock()) as engine:
+            session = engine.session("s")
+            messages = state_decision(session, "Decision: gold customers get an answer within 4 hours.")
+            messages = state_decision(session, "决定：夜班值班电话是 6120。", history=messages)
+            engine.work()
+            assert sorted(fact.content for fact in session.facts()) == [
+                "Decision: gold customers get an answer within 4 hours.",
+                "决定：夜班值班电话是 6120。",
+            ]
+            corrections = [
+                "Correction: gold customers get an answer within 2 hours, not 4 hours.",
+                "更正：夜班值班电话是 6188，不是 6120。",
+            ]
+            for correction in corrections:
+                messages = state_decision(session, correction, history=messages)
+            engine.work()
+            assert sorted(fact.content for fact in session.facts()) == corrections
 
     def test_an_answer_too_long_for_one_call_is_read_in_several(self, tmp_path: Path) -> None:
         """A session that was never read is read in batches of a bounded size."""

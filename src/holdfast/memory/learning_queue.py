@@ -40,8 +40,8 @@ HOSTS: Final = "hosts"
 """The reader of sessions of other programs, for which the user has chosen a model."""
 
 MIN_BATCH: Final = 8_000
-"""Tokens that have to leave a window before they are read, unless the session ends or is idle: fewer would cost as much
-again for the instructions."""
+"""Tokens that have to leave a window before a model reads them, unless the session ends or is idle: fewer would cost as
+much again for the instructions."""
 MAX_TOOL_TOKENS: Final = 300
 """Of a tool call or result, only the ends are read."""
 MIN_MARK_PAUSE: Final = 60_000
@@ -208,10 +208,11 @@ def plan_cut(
     """Return the job that reads what some edits remove from a window, once that is worth a call.
 
     It reads up to the newest message that leaves, with those between that stay for now: a model needs the context, and
-    one number then says how far a session was read. A compaction is worth it in any case.
+    one number then says how far a session was read. A compaction is worth it in any case. The rules make no calls, so
+    they read what leaves at once.
     """
     left: set[int] = set()
-    is_due = False
+    is_due = is_by_rule(reader)
     for edit in edits:
         if edit.kind in {"trimmed", "pruned", "compacted"}:
             left.update(edit.ids)
@@ -222,9 +223,10 @@ def plan_cut(
     start = find_queued(store, scope, reader)
     if until <= start:
         return []
-    tokens = sum(measure(item.message) for item in items if start < item.id <= until)
-    if not is_due and tokens < MIN_BATCH:
-        return []
+    if not is_due:
+        tokens = sum(measure(item.message) for item in items if start < item.id <= until)
+        if tokens < MIN_BATCH:
+            return []
     return [make_job(scope, reader, until=until, time=time, has_more=not is_due)]
 
 
