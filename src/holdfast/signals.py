@@ -55,8 +55,13 @@ def has_signal(text: str, *signals: Signal) -> bool:
 
 def select(texts: Iterable[str], *signals: Signal) -> list[str]:
     """List the sentences of texts that have one of the signals, in order, each once; narration is left out."""
-    every = (sentence for text in texts for sentence in sentences(text) if not _NARRATION.search(sentence))
-    return list(dict.fromkeys(sentence for sentence in every if has_signal(sentence, *signals)))
+    return [sentence for sentence in list_statements(texts) if has_signal(sentence, *signals)]
+
+
+def list_statements(texts: Iterable[str]) -> list[str]:
+    """List the sentences of texts, in order, each once; narration is left out."""
+    every = (sentence for text in texts for sentence in sentences(text))
+    return list(dict.fromkeys(sentence for sentence in every if not _NARRATION.search(sentence)))
 
 
 def _compile(table: str, name: str, flags: int = 0) -> re.Pattern[str]:

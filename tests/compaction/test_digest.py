@@ -255,6 +255,38 @@ def make_call(name: str, output: str) -> list[dict[str, Any]]:
     ]
 
 
+def test_a_corrected_decision_is_no_longer_a_decision() -> None:
+    """Neither if the correction is in the same messages, nor if the decision is in the previous summary."""
+    first = [
+        user("Decision: gold customers get an answer within 4 hours."),
+        reply("Noted."),
+        user("决定：夜班值班电话是 6120。"),
+        reply("已记录。"),
+        user("Decision: refunds need approval by Marta."),
+        reply("Noted."),
+    ]
+    corrections = [
+        user("Correction: gold customers get an answer within 2 hours, not 4 hours."),
+        reply("Corrected."),
+        user("更正：夜班值班电话是 6188，不是 6120。"),
+        reply("已更正。"),
+    ]
+    before = make_digest(first, limit=2_000, activity=find_activity(first))
+    assert parse(before)["## Key Decisions"] == [
+        "- Decision: gold customers get an answer within 4 hours.",
+        "- 决定：夜班值班电话是 6120。",
+        "- Decision: refunds need approval by Marta.",
+    ]
+    at_once = make_digest([*first, *corrections], limit=2_000, activity=find_activity(first))
+    later = make_digest(corrections, limit=2_000, activity=find_activity(corrections), previous=before)
+    for digest in (at_once, later):
+        assert parse(digest)["## Key Decisions"] == [
+            "- Decision: refunds need approval by Marta.",
+            "- Correction: gold customers get an answer within 2 hours, not 4 hours.",
+            "- 更正：夜班值班电话是 6188，不是 6120。",
+        ]
+
+
 def test_the_next_step_is_the_last_request_of_all() -> None:
     """Not the last one that is summarised, if a later one is kept."""
     messages = [user("Check the tide tables."), reply("The tables are right.")]

@@ -28,6 +28,7 @@ from holdfast.compaction.sections import (
 )
 from holdfast.compaction.tool_calls import Activity
 from holdfast.messages import Message
+from holdfast.search.contradictions import contradict, read_claim, replaces
 from holdfast.text import clip, terms
 from holdfast.tokens import TokenCounter, count_text
 
@@ -143,7 +144,7 @@ def outline(
         limits: _make_list(old[limits], _select(own_requests, "rule")),
         _DONE: _make_list(old[_DONE], known.list_done()),
         _OPEN: known.list_open(),
-        decided: _make_list(old[decided], _select(texts, "decision", "choice", "correction", "cause")),
+        decided: _drop_corrected(_make_list(old[decided], _select_decisions(texts))),
         following: known.find_next_steps(old[following]),
         context: old[context],
         _COMMANDS: _make_list(old[_COMMANDS], [f"`{command}`" for command in activity.commands]),
@@ -284,6 +285,27 @@ def _is_short(text: str) -> bool:
 
 def _select(texts: Iterable[str], *kinds: signals.Signal) -> list[str]:
     return [sentence for sentence in signals.select(texts, *kinds) if not sentence.endswith(("?", "？"))]
+
+
+def _select_decisions(texts: Iterable[str]) -> list[str]:
+    """List the sentences that decide, correct or explain something: by their words, or by how they begin."""
+    found: list[str] = []
+    for sentence in signals.list_statements(texts):
+        is_explicit = signals.classify_sentence(sentence) in {"decision", "correction"}
+        if is_explicit or signals.has_signal(sentence, "decision", "choice", "correction", "cause"):
+            found.append(sentence)
+    return [sentence for sentence in found if not sentence.endswith(("?", "？"))]
+
+
+def _drop_corrected(lines: Sequence[str]) -> tuple[str, ...]:
+    """Drop the lines that a later one corrects: the summary says what holds, and the archive what held before."""
+    claims = [read_claim(line.removeprefix("- ")) for line in lines]
+    kept: list[str] = []
+    for place, (line, claim) in enumerate(zip(lines, claims, strict=True)):
+        later = [other for other in claims[place + 1 :] if other is not None and (other.is_change or other.is_ending)]
+        if claim is None or not any(contradict(claim, other) and replaces(other, claim) for other in later):
+            kept.append(line)
+    return tuple(kept)
 
 
 def _log_turns(turns: Iterable[Turn], *, is_finished: bool) -> list[str]:
