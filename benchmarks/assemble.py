@@ -68,7 +68,7 @@ def measure(
     progress: Callable[[int], None] = lambda _: None,
 ) -> Cost:
     """Time `assemble` when only the last turn is new, in a conversation of `messages` messages of `tokens` each."""
-    writer = _Writer(tokens)
+    writer = Writer(tokens)
     with (
         tempfile.TemporaryDirectory() as folder,
         Engine.open(Path(folder), settings=settings, background=False) as engine,
@@ -114,7 +114,7 @@ def _timed(engine: Engine, history: list[dict[str, str]], limit: int) -> tuple[f
     return (time.perf_counter() - begun) * 1000, (time.process_time() - computed) * 1000, window
 
 
-def _fill(engine: Engine, writer: _Writer, segments: int, progress: Callable[[int], None]) -> None:
+def _fill(engine: Engine, writer: Writer, segments: int, progress: Callable[[int], None]) -> None:
     """Archive so many passages in earlier parts of the session, with their vectors where there is a model."""
     for start in range(0, segments, _BATCH):
         said = [Message(role="user", parts=(Text(text=writer.text(1_000)),)) for _ in range(_BATCH)]
@@ -124,7 +124,7 @@ def _fill(engine: Engine, writer: _Writer, segments: int, progress: Callable[[in
 
 
 @dataclass(slots=True)
-class _Writer:
+class Writer:
     """Words by Zipf's law, from a vocabulary of pronounceable ones."""
 
     tokens: int
