@@ -16,7 +16,7 @@ import pytest
 from holdfast import Engine
 from holdfast.context.edits import Edit, Pruned, Relevance, Trimmed
 from holdfast.context.plan import HAS_BLOCK
-from holdfast.memory.recall import IN_WINDOW
+from holdfast.memory.recall import ALL_HERE_IN_WINDOW, IN_WINDOW
 from holdfast.search.relevance import EAGERNESS
 from holdfast.server.inspector.past import Pasts, make_window, make_window_before
 from holdfast.server.inspector.why import MAX_UNFOLDED, explain_rule
@@ -436,18 +436,21 @@ class TestRecall:
             ("订单副本监听端口 5433。", "订单副本使用哪个端口?"),
         ],
     )
+    @pytest.mark.parametrize("reason", [IN_WINDOW, ALL_HERE_IN_WINDOW])
     def test_a_match_in_the_window_is_one_statement_with_a_link(
-        self, client: httpx.Client, running: Running, told: str, asked: str
+        self, client: httpx.Client, running: Running, told: str, asked: str, reason: str
     ) -> None:
         """It does not say that nothing matched, too."""
-        session = running.engine.session(f"match in {told}")
+        session = running.engine.session(f"match in {told}, {reason}")
+        if reason == IN_WINDOW:  # something is archived that the window does not show
+            session.assemble([{"role": "user", "content": "Lunch was good today."}], limit=8_000)
         history = [{"role": "user", "content": told}, {"role": "assistant", "content": "Noted."}]
         session.assemble(history, limit=8_000)
         window = session.assemble([*history, {"role": "user", "content": asked}], limit=8_000)
-        assert window.report.recall_reason == IN_WINDOW
-        text = client.get("/turn", params={"session": session.id, "turn": 2}).text
+        assert window.report.recall_reason == reason
+        text = client.get("/turn", params={"session": session.id, "turn": window.report.turn}).text
         recall = text[text.index("<h3>Recall</h3>") :]
-        number = session.messages()[0].id
+        number = next(row.id for row in session.messages() if row.message.text == told)
         assert f'data-reveal="{number}">#{number}</a>' in recall
         assert "no match" not in recall
         assert "Nothing was recalled" not in recall

@@ -16,7 +16,7 @@ from holdfast.index.vectors import quantise
 from holdfast.memory.exclusion import exclude
 from holdfast.memory.passage_search import search
 from holdfast.memory.query import RecallQuery, Shown, order_of
-from holdfast.memory.recall import recall
+from holdfast.memory.recall import ALL_HERE_IN_WINDOW, ALL_IN_WINDOW, recall
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.fuse import Order, Recipe, Weighted
 from holdfast.search.relevance import GENEROUS, NORMAL, SHY
@@ -124,6 +124,26 @@ def test_a_match_in_the_window_is_the_reason_for_no_block(store: SqliteStore, sa
     rows = store.read_messages(Select(scope=SCOPE, ids=(numbers[0],)))
     exclude(store, rows, excluded=True, time=MOMENT)
     assert recall(store, query).reason == "no stored fact or passage matches the question"
+
+
+@pytest.mark.parametrize(
+    ("said", "question"),
+    [
+        ("We deploy to Frankfurt on Tuesdays.", "When do we deploy to Frankfurt?"),
+        ("我们每周二部署到法兰克福。", "我们什么时候部署到法兰克福？"),
+        ("デプロイ先はフランクフルトです。", "デプロイ先はどこですか？"),
+        ("배포 서버는 프랑크푸르트에 있습니다.", "배포 서버는 어디에 있습니까?"),
+    ],
+)
+def test_nothing_is_searched_if_the_window_shows_everything(store: SqliteStore, said: str, question: str) -> None:
+    """Of an automatic recall. What the window does not show, a fact or a passage, is found."""
+    first, *shown = say(store, said, "Lunch was good today, thanks.", question)
+    query = asking(question, is_automatic=True, shown=Shown(messages={first, *shown}))
+    assert recall(store, query).reason == ALL_HERE_IN_WINDOW
+    assert recall(store, replace(query, across=True)).reason == ALL_IN_WINDOW
+    assert said in recall(store, replace(query, shown=Shown(messages=set(shown)))).block
+    store.add_facts([FactRow(scope=SCOPE, id="f", type="decision", content=said, time=MOMENT)])
+    assert said in recall(store, query).block
 
 
 @pytest.mark.parametrize(

@@ -44,11 +44,13 @@ from holdfast.tokens import count_text
 NO_WORDS: Final = "the question has no words"
 SHOWN: Final = "earlier blocks in the window have most of it"
 _NOTHING: Final = "no stored fact or passage matches the question"
-_NOTHING_HERE: Final = (
-    "no fact, and no passage of this conversation, matches the question"
-    " (archive.cross_session = true, or Engine.open(personal=True), includes the others)"
-)
+_HOW_TO_REACH: Final = "(archive.cross_session = true, or Engine.open(personal=True), includes the others)"
+_NOTHING_HERE: Final = f"no fact, and no passage of this conversation, matches the question {_HOW_TO_REACH}"
 IN_WINDOW: Final = "the best match is already in the window"
+ALL_IN_WINDOW: Final = "no fact matches the question, and everything else is already in the window"
+ALL_HERE_IN_WINDOW: Final = (
+    f"no fact matches the question, and all of this conversation is already in the window {_HOW_TO_REACH}"
+)
 _TOO_WEAK: Final = 'a weak match was left out, because recall.eagerness is "shy"'
 _SURE_ALONE: Final = 1.2
 """The confidence from which on a message says enough by itself (`python -m benchmarks followups`)."""
@@ -187,6 +189,7 @@ class _Request:
         deadlines: When to leave something out.
         hidden: What is never recalled.
         facts: Every version of every other fact.
+        has_passages: Whether there is a passage that the window does not show.
     """
 
     store: Store
@@ -195,6 +198,7 @@ class _Request:
     deadlines: Deadlines
     hidden: Exclusions
     facts: Sequence[FactRow]
+    has_passages: bool
 
 
 def _recall_with_context(
@@ -209,6 +213,9 @@ def _recall_with_context(
         shown=replace(query.shown, messages={*query.shown.messages, *hidden.messages}),
         facts=[fact for fact in query.facts if fact.id not in hidden.facts],
     )
+    has_passages = True  # a person who asks for a recall is told what matches best, in the window or not
+    if query.is_automatic:
+        has_passages = store.has_passages(query.scope, across=query.across, without_messages=query.shown.messages)
     request = _Request(
         store=store,
         marks=marks,
@@ -216,6 +223,7 @@ def _recall_with_context(
         deadlines=deadlines,
         hidden=hidden,
         facts=[row for row in rows if row.id not in hidden.facts],
+        has_passages=has_passages,
     )
     alone = _recall(request, replace(query, texts=query.texts[-1:]))
     if len(query.texts) <= 1 or alone.confidence >= _SURE_ALONE or alone.sessions or query.is_listing:
@@ -231,6 +239,8 @@ def _recall_with_context(
 def _recall(request: _Request, query: RecallQuery) -> Recall:
     deadlines = request.deadlines
     fact_hits = choose_facts(request.facts, query, settled=request.hidden.pairs)
+    if not request.has_passages and not fact_hits and not query.sessions and not query.no_sessions:
+        return Recall(reason=ALL_IN_WINDOW if query.across else ALL_HERE_IN_WINDOW)
     found = find_passages(request.store, add_quotes(query, fact_hits), request.embedder, deadlines)
     confidence = measure_confidence(found.signals)
     spread = spread_over_sessions(found) if query.is_broad else None

@@ -6,7 +6,7 @@ reader of another. `holdfast.testing.store` has the suite that every store must 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -408,6 +408,12 @@ class Store(Protocol):
         """Read the last sessions that the reader may see and that have searchable messages, the newest first.
 
         Only those that overlap a period, if one is given: `since` is its first millisecond, `until` the first after it.
+        """
+
+    def has_passages(self, scope: Scope, /, *, across: Across = False, without_messages: Collection[int] = ()) -> bool:
+        """Return whether the reader may see a passage of any message but some: whether a search can find anything.
+
+        A store that does not know returns True.
         """
 
     def search(self, query: SearchQuery, /) -> Candidates:

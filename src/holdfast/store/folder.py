@@ -262,6 +262,13 @@ class FolderStore:
         self._copy_session(scope.session)
         return self._synced().find(scope, digests)
 
+    def has_passages(self, scope: Scope, /, *, across: Across = False, without_messages: Collection[int] = ()) -> bool:
+        """Return whether the reader may see a passage of any message but some; a backlog may have some."""
+        store = self._synced()
+        if self._backlog is not None:
+            return True
+        return store.has_passages(scope, across=across, without_messages=without_messages)
+
     def search(self, query: SearchQuery, /) -> Candidates:
         """Find the passages that are most promising; of a backlog, the lines with the words of the question."""
         store = self._synced()

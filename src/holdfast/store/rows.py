@@ -6,7 +6,7 @@ as gaps in the cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
@@ -196,6 +196,17 @@ def read_sessions(
         SessionSpan(scope=db.cache.scopes[number], first_time=int(first), last_time=int(last))
         for number, first, last in found.fetchall()
     ]
+
+
+def has_passages(db: Tables, scope: Scope, *, across: Across, without_messages: Collection[int]) -> bool:
+    """Return whether the reader may see a passage of any message but some."""
+    readable, values = scope_condition(db, scope.required(across))
+    left_out, numbers = db.among("message", list(without_messages))
+    query = (
+        f"SELECT 1 FROM passages WHERE {db.own}scope IN (SELECT id FROM scopes WHERE {readable})"
+        f" AND alive = 1 AND NOT {left_out} LIMIT 1"
+    )
+    return db.execute(query, (*values, *numbers)).fetchone() is not None
 
 
 def read_any_passages(db: Tables, numbers: Sequence[int]) -> list[PassageText]:

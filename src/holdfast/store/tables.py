@@ -7,7 +7,7 @@ Each operation is one transaction in which functions of `rows`, `adding`, `forge
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
@@ -180,6 +180,10 @@ class TableStore(ABC):
     ) -> list[SessionSpan]:
         """Read the last sessions that the reader may see, the newest first."""
         return self.read(scope.tenant, rows.read_sessions, scope, across=across, since=since, until=until, limit=limit)
+
+    def has_passages(self, scope: Scope, /, *, across: Across = False, without_messages: Collection[int] = ()) -> bool:
+        """Return whether the reader may see a passage of any message but some."""
+        return self.read(scope.tenant, rows.has_passages, scope, across=across, without_messages=without_messages)
 
     def search(self, query: SearchQuery, /) -> Candidates:
         """Find the passages that are most promising by words and by vector, and those next to them."""

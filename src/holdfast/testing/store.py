@@ -301,6 +301,25 @@ def sessions_are_listed_by_time(open_store: Opener, folder: Path) -> None:
         assert list_names() == ["between", "old"]
 
 
+def passages_of_other_messages_are_known(open_store: Opener, folder: Path) -> None:
+    """`has_passages` tells whether a reader may see a passage of any message but some."""
+    other = replace(HERE, session="other")
+    with use_store(open_store, folder) as store:
+        assert not store.has_passages(HERE)
+        first, second, silent = store.add_messages(
+            [make_message("first"), make_message("second"), replace(make_message("no passages"), passages=())]
+        )
+        assert store.has_passages(HERE)
+        assert store.has_passages(HERE, without_messages={first, silent})
+        assert not store.has_passages(HERE, without_messages={first, second})
+        assert not store.has_passages(replace(HERE, project="other"), across=True)
+        store.add_messages([make_message("of another session", scope=other)])
+        assert not store.has_passages(HERE, without_messages={first, second})
+        assert store.has_passages(HERE, across=True, without_messages={first, second})
+        store.remove_messages(Select(scope=other))
+        assert not store.has_passages(HERE, across=True, without_messages={first, second})
+
+
 def scopes_are_isolated(open_store: Opener, folder: Path) -> None:
     """No read in a scope returns a row of another scope; `across` adds only the other sessions of the same agent."""
     with use_store(open_store, folder) as store:

@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.context.edits import Recalled
 from holdfast.context.plan import HAS_BLOCK
 from holdfast.memory.query import find_subject
-from holdfast.memory.recall import IN_WINDOW
+from holdfast.memory.recall import ALL_HERE_IN_WINDOW, ALL_IN_WINDOW, IN_WINDOW
 from holdfast.report import Window
 from holdfast.search.fuse import Parts
 from holdfast.search.relevance import EAGERNESS
@@ -23,6 +23,8 @@ MAX_PASSAGE: Final = 1_200
 """Characters of a passage that just missed."""
 MAX_SEARCHED: Final = 20
 """Passages among which the best match in the window is looked for."""
+_MATCH_IS_SHOWN: Final = frozenset({IN_WINDOW, ALL_IN_WINDOW, ALL_HERE_IN_WINDOW})
+"""The reasons for no block with which the window may have the best match."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ class RecallView:
         reason: Why there is no block.
         block_turn: The turn that made the block of the question, if the reason is that it has one; 0 if not known.
         is_in_window: Whether the reason is that the best match is in the window.
-        match: The message in the window that matches best, if that is the reason; 0 if it is not known.
+        match: The message in the window that matches best, if that or the whole archive is in it; 0 if it is not known.
     """
 
     question: tuple[str, ...]
@@ -150,7 +152,7 @@ def view_recall(session: Session, past: Past, turn: PastTurn, window: Window) ->
         reason=report.recall_reason,
         block_turn=_find_block_turn(past, turn) if report.recall_reason == HAS_BLOCK else 0,
         is_in_window=report.recall_reason == IN_WINDOW,
-        match=_find_match(session, window, question) if report.recall_reason == IN_WINDOW else 0,
+        match=_find_match(session, window, question) if report.recall_reason in _MATCH_IS_SHOWN else 0,
     )
 
 
