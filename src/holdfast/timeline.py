@@ -98,8 +98,10 @@ class CutMessage:
     left_out: int = 0
 
 
-class WindowSource(Struct, frozen=True, kw_only=True):
+class WindowSource(Struct, frozen=True, kw_only=True, gc=False):
     """Data to rebuild a past window, and its size. It is stored next to the report of its turn.
+
+    There is one for each turn of a session (see `TypedRecord`).
 
     Attributes:
         base: The key of the turn whose history this one continues; empty for none.
@@ -457,8 +459,11 @@ def expand_cut(store: Store, scope: Scope, cut: Cut, *, start: int, max_chars: i
     return CutText(cut=cut, messages=tuple(shown))
 
 
-class PastTurn(Struct, frozen=True, kw_only=True):  # a page makes thousands; a dataclass takes nine times as long
-    """A recorded turn: the number of its record, its key, its number, its time in Unix milliseconds, and its window."""
+class PastTurn(Struct, frozen=True, kw_only=True, gc=False):
+    """A recorded turn: the number of its record, its key, its number, its time in Unix milliseconds, and its window.
+
+    A page makes thousands of them, and a dataclass takes nine times as long.
+    """
 
     record: int
     key: str
@@ -477,16 +482,26 @@ class PastEdit:
     edit: Edit | None
 
 
-def read_turns(store: Store, scope: Scope, *, after: int = 0, newest: int | None = None) -> list[PastTurn]:
-    """Read the turns of a session whose windows were recorded, oldest first: those after a record, or the newest."""
-    select = Select(scope=scope, after=after)
+def read_turns(
+    store: Store, scope: Scope, *, after: int = 0, before: int | None = None, newest: int | None = None
+) -> list[PastTurn]:
+    """Read the turns of a session whose windows were recorded, oldest first.
+
+    Only those after a record, those before one, or the newest.
+    """
+    select = Select(scope=scope, after=after, before=before)
     if newest is not None:
         select = Select(scope=scope, newest=True, limit=newest)
     found: list[PastTurn] = []
-    for record in store.read_records(select, kind=WINDOW):
-        source = msgspec.convert(record.data, WindowSource)
+    for record in store.read_typed_records(select, kind=WINDOW, form=WindowSource):
         found.append(
-            PastTurn(record=record.id, key=record.key, number=int(record.key[:8]), time=record.time, source=source)
+            PastTurn(
+                record=record.id,
+                key=record.key,
+                number=int(record.key[:8]),
+                time=record.time,
+                source=record.data,
+            )
         )
     return found
 

@@ -550,6 +550,34 @@ class TestInABrowser:
 
 
 class TestPasts:
+    def test_an_early_turn_is_read_in_addition_to_the_newest(self, tmp_path: Any) -> None:
+        """What was read before is kept, and turns that were made since are read too."""
+        sent: list[dict[str, str]] = []
+
+        def send(session: Session) -> None:
+            sent.append({"role": "user", "content": f"Mooring {len(sent)} is free. 泊位{len(sent)}空着。" * 40})
+            session.assemble(sent, limit=4_000)
+
+        with Engine.open(tmp_path, background=False) as engine:
+            for _ in range(6):
+                send(engine.session("s"))
+        with Engine.open(tmp_path, background=False) as engine:  # its first turn records the whole history
+            session = engine.session("s")
+            for _ in range(6):
+                send(session)
+            store = engine._memory.store
+            pasts = Pasts(store, max_newest=8)
+            newest = pasts.read_newest(session.scope)
+            assert not newest.is_whole
+            send(session)
+            whole = pasts.read_newest(session.scope, turn=2)
+            assert whole.is_whole
+            assert [turn.number for turn in whole.turns] == list(range(1, 14))
+            assert whole.turns[4] is newest.turns[0]
+            afresh = Pasts(store).read(session.scope)
+            assert (whole.turns, whole.edits) == (afresh.turns, afresh.edits)
+            assert pasts.read(session.scope) is whole
+
     def test_only_what_is_new_is_read_and_what_is_forgotten_is_read_again(self, tmp_path: Any) -> None:
         """A session that goes on, one of whose messages is forgotten, one that is forgotten whole."""
         with Engine.open(tmp_path, background=False) as engine:

@@ -10,7 +10,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from holdfast.errors import InputError
 from holdfast.index.query import PassageText, SearchQuery
@@ -43,9 +45,12 @@ __all__ = [
     "Store",
     "TurnFigures",
     "TurnSum",
+    "TypedRecord",
     "UsageSum",
     "VectorRow",
 ]
+
+T = TypeVar("T")
 
 FactType: TypeAlias = Literal["decision", "implementation", "config", "issue", "task_state", "architecture"]
 
@@ -142,6 +147,19 @@ class Record:
     id: int = 0
     is_new: bool = False
     is_durable: bool = True
+
+
+class TypedRecord(Struct, Generic[T], frozen=True, kw_only=True, gc=False):
+    """A record whose document was decoded straight into a type.
+
+    A session may have tens of thousands. Neither they nor structs with `gc=False` in them count for the garbage
+    collector, which would otherwise take as long as decoding them.
+    """
+
+    id: int
+    key: str
+    time: int
+    data: T
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,6 +409,12 @@ class Store(Protocol):
         self, select: Select, /, *, kind: str | None = None, keys: Sequence[str] | None = None
     ) -> list[Record]:
         """Read records; only those of a kind, or with these keys."""
+
+    def read_typed_records(self, select: Select, /, *, kind: str, form: type[T]) -> list[TypedRecord[T]]:
+        """Read records of a kind, their documents decoded as `msgspec` does for a type: in a third of the time.
+
+        A record whose document does not fit the type is left out, as a damaged one is.
+        """
 
     def read_jobs(self, select: Select, /, *, kind: str | None = None) -> list[Job]:
         """Read jobs; only those of a kind."""

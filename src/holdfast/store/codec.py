@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -33,6 +33,7 @@ from holdfast.messages import (
     Usage,
 )
 
+T = TypeVar("T")
 Value: TypeAlias = int | float | str | bytes | None
 """A value of a SQLite column."""
 
@@ -208,7 +209,7 @@ def pack_json(data: object) -> bytes:
 
 def unpack_json(data: bytes) -> dict[str, Any]:
     """Decode the document that `pack_json` wrote, or the bare JSON of a store without checksums."""
-    raw = data if data[:1] == b"{" else _unpack_bytes(data)
+    raw = _unpack_document(data)
     try:
         found = msgspec.json.decode(raw)  # four times as fast, but it refuses lone surrogates and very large numbers
     except (msgspec.DecodeError, UnicodeError):
@@ -216,6 +217,21 @@ def unpack_json(data: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise TypeError("not a document")
     return found
+
+
+def unpack_typed(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """Decode the document that `pack_json` wrote into the type of a decoder."""
+    raw = _unpack_document(data)
+    try:
+        return decoder.decode(raw)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeError):  # as in `unpack_json`
+        return msgspec.convert(json.loads(bytes_text(raw)), decoder.type)
+
+
+def _unpack_document(data: bytes) -> bytes:
+    return data if data[:1] == b"{" else _unpack_bytes(data)
 
 
 def add_checksum(data: Value) -> Value:

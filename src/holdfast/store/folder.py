@@ -44,6 +44,7 @@ from holdfast.store.base import (
     SearchQuery,
     Select,
     SessionSpan,
+    TypedRecord,
     VectorRow,
 )
 from holdfast.store.codec import DAMAGE, from_json
@@ -238,6 +239,10 @@ class FolderStore:
     sum_usage = _read_synced(SqliteStore.sum_usage)
     sum_turns = _read_synced(SqliteStore.sum_turns)
     read_turns = _read_synced(SqliteStore.read_turns)
+
+    def read_typed_records(self, select: Select, /, *, kind: str, form: type[T]) -> list[TypedRecord[T]]:
+        """Read records of a kind that the reader may see, oldest first, their documents decoded into a type."""
+        return self._synced().read_typed_records(select, kind=kind, form=form)
 
     def read_facts(self, select: Select, /, *, keys: Sequence[str] | None = None) -> list[FactRow]:
         """Read versions of facts that the reader may see, oldest first; the plugin's facts have no session."""

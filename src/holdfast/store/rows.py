@@ -13,6 +13,8 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+import msgspec
+
 from holdfast.index.database import Database
 from holdfast.index.query import PassageText
 from holdfast.index.scopes import Scopes, scope_condition
@@ -28,8 +30,17 @@ from holdfast.store.base import (
     Scope,
     Select,
     SessionSpan,
+    TypedRecord,
 )
-from holdfast.store.codec import DAMAGE, bytes_text, decode_message, decode_words, unpack_json, unpack_text
+from holdfast.store.codec import (
+    DAMAGE,
+    bytes_text,
+    decode_message,
+    decode_words,
+    unpack_json,
+    unpack_text,
+    unpack_typed,
+)
 
 if TYPE_CHECKING:  # rows are read without numpy
     from holdfast.index.reader import Index
@@ -168,6 +179,20 @@ def read_facts(db: Tables, select: Select, *, keys: Sequence[str] | None) -> lis
 def read_records(db: Tables, select: Select, *, name: str | None, keys: Sequence[str] | None) -> list[Record]:
     """Read records, oldest first."""
     return _read(db, "record", select, _decode_records, name=name, keys=keys)
+
+
+def read_typed_records(db: Tables, select: Select, *, name: str, form: type[T]) -> list[TypedRecord[T]]:
+    """Read records of a kind, oldest first, their documents decoded into a type."""
+    decoder = msgspec.json.Decoder(form)
+
+    def decode_record(_: Scopes, row: Any) -> TypedRecord[T]:
+        number, _, _, key, time, data = row
+        return TypedRecord(id=number, key=key, time=int(time), data=unpack_typed(data, decoder))
+
+    def decode(db: Tables, stored: Sequence[Any]) -> list[TypedRecord[T]]:
+        return list(_decode_each(db, "record", stored, decode_record))
+
+    return _read(db, "record", select, decode, name=name)
 
 
 def read_jobs(db: Tables, select: Select, *, name: str | None) -> list[Job]:

@@ -31,6 +31,7 @@ from holdfast.store.base import (
     SessionSpan,
     TurnFigures,
     TurnSum,
+    TypedRecord,
     UsageSum,
     VectorRow,
 )
@@ -163,6 +164,10 @@ class TableStore(ABC):
     ) -> list[Record]:
         """Read records that the reader may see, oldest first."""
         return self.read(select.scope.tenant, rows.read_records, select, name=kind, keys=keys)
+
+    def read_typed_records(self, select: Select, /, *, kind: str, form: type[T]) -> list[TypedRecord[T]]:
+        """Read records of a kind that the reader may see, oldest first, their documents decoded into a type."""
+        return self.read(select.scope.tenant, rows.read_typed_records, select, name=kind, form=form)
 
     def read_jobs(self, select: Select, /, *, kind: str | None = None) -> list[Job]:
         """Read jobs that the reader may see, oldest first."""

@@ -16,6 +16,7 @@ from threading import Thread
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 
 from holdfast import providers
 from holdfast.errors import ConflictError, InputError
@@ -262,6 +263,45 @@ def rows_are_selected_by_key(open_store: Opener, folder: Path) -> None:
         assert {row.kind for row in store.read_jobs(Select(scope=HERE), kind="embed")} == {"embed"}
 
 
+class _Counter(Struct, frozen=True, kw_only=True):
+    """A type of documents, some of whose fields it does not have."""
+
+    name: str
+    counts: tuple[int, ...] = ()
+
+
+def records_are_decoded_into_a_type(open_store: Opener, folder: Path) -> None:
+    """Documents of a kind are decoded into a type; what does not fit it is left out, and fields it lacks are ignored.
+
+    The order, the limits and the scope are those of other reads.
+    """
+    documents: list[dict[str, Any]] = [
+        {"name": "first", "counts": [1, 2], "other": None},
+        {"name": 7},
+        {"name": "第三 \ud83d"},
+        {"name": "last", "counts": []},
+    ]
+    expected = [
+        ("k0", 0, _Counter(name="first", counts=(1, 2))),
+        ("k2", 2, _Counter(name="第三 \ud83d")),
+        ("k3", 3, _Counter(name="last")),
+    ]
+    with use_store(open_store, folder) as store:
+        records = [
+            Record(scope=HERE, kind="counter", key=f"k{place}", data=data, time=place)
+            for place, data in enumerate(documents)
+        ]
+        numbers = store.add_records([*records, replace(records[0], kind="other")])
+        store.add_records([replace(records[0], scope=replace(HERE, session="other"))])
+        read = store.read_typed_records(Select(scope=HERE), kind="counter", form=_Counter)
+        assert [(row.key, row.time, row.data) for row in read] == expected
+        assert [row.id for row in read] == [numbers[0], numbers[2], numbers[3]]
+        newest = Select(scope=HERE, newest=True, limit=2)
+        assert store.read_typed_records(newest, kind="counter", form=_Counter) == read[1:]
+        between = Select(scope=HERE, after=numbers[0], before=numbers[3])
+        assert store.read_typed_records(between, kind="counter", form=_Counter) == read[1:2]
+
+
 def passages_have_their_position(open_store: Opener, folder: Path) -> None:
     """A passage reads back with its text, position, windows, message, speaker and time."""
     long = " ".join(f"Sentence {n} says something about topic {n % 7}." for n in range(400))
@@ -340,6 +380,7 @@ def _everything(store: Store, scope: Scope, *, across: bool) -> Iterator[object]
         yield from read(replace(select, ids=tuple(range(200))))
     yield from store.read_facts(select, keys=("shared-id",))
     yield from store.read_records(select, kind="shared", keys=("shared",))
+    yield from store.read_typed_records(select, kind="shared", form=dict)
     yield from store.read_jobs(select, kind="shared")
     yield from store.read_sessions(scope, across=across, limit=100)
     found = store.search(make_query("shared word", scope=scope, across=across, seed=1))

@@ -205,10 +205,8 @@ class Pasts:
     def read(self, scope: Scope) -> Past:
         """Return the past of a session."""
         with self._lock:  # pages are made in threads
-            known = self._known.get(scope)
-            if known is None or not known.is_whole:
-                known = Past(scope=scope)
-            return self._update(known)
+            known = self._update(self._known.get(scope) or Past(scope=scope))
+            return self._complete(known)
 
     def read_newest(self, scope: Scope, *, turn: int = 0) -> Past:
         """Return the past of a session with at least its newest turns, if one of them is wanted; by default the last.
@@ -216,10 +214,10 @@ class Pasts:
         What the windows of that turn and of the one before consist of is known.
         """
         with self._lock:
-            known = self._known.get(scope) or self._read_newest(scope)
-            if not known.has_window(turn):
-                known = Past(scope=scope)
-            return self._update(known)
+            known = self._update(self._known.get(scope) or self._read_newest(scope))
+            if known.has_window(turn):
+                return known
+            return self._complete(known)
 
     def _read_newest(self, scope: Scope) -> Past:
         """Read the newest turns; nothing if these are all."""
@@ -227,6 +225,15 @@ class Pasts:
         if len(turns) < self._max_newest:
             return Past(scope=scope)
         return Past(scope=scope, turns=turns, edits=tuple(read_edits(self._store, scope)), is_whole=False)
+
+    def _complete(self, known: Past) -> Past:
+        """Read the turns before those that are known."""
+        if known.is_whole:
+            return known
+        earlier = read_turns(self._store, known.scope, before=known.turns[0].record)
+        known = replace(known, turns=(*earlier, *known.turns), is_whole=True)
+        self._known[known.scope] = known
+        return known
 
     def _update(self, known: Past) -> Past:
         scope = known.scope

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final
 
-import msgspec
-
 from holdfast import figures
 from holdfast.cache import LruCache
 from holdfast.engine import Engine
@@ -231,8 +229,9 @@ class SessionList:
         with self._lock:
             recent = self._windows.get(key)
         if recent is None:
-            records = store.read_records(Select(scope=one.scope, newest=True, limit=SPARK), kind=WINDOW)
-            recent = tuple(msgspec.convert(record.data, WindowSource) for record in records)
+            select = Select(scope=one.scope, newest=True, limit=SPARK)
+            records = store.read_typed_records(select, kind=WINDOW, form=WindowSource)
+            recent = tuple(record.data for record in records)
             with self._lock:
                 self._windows[key] = recent
         return SessionRow(listed=one, title=self._find_title(one), model=model, recent=recent)
