@@ -1,10 +1,10 @@
 """How many questions are answered in the window, asked in the words of the fact and in other words.
 
 The sheet (`data/other_words.json`) has two parts. Facts that a user states once are placed into two generated
-conversations, a tool loop and small talk; questions about real sessions of coding agents name the file and a pattern of
-the answer. Sessions that fit into the window are joined to one conversation. Every question goes through
-`Session.assemble` as a user's does: the whole history, then the question, with default settings. A question is answered
-if the window matches the pattern outside of the question.
+conversations, a tool loop and small talk, and are stored with `remember` for a new session; questions about real
+sessions of coding agents name the file and a pattern of the answer. Sessions that fit into the window are joined to one
+conversation. Every question goes through `Session.assemble` as a user's does: the whole history, then the question,
+with default settings. A question is answered if the window matches the pattern outside of the question.
 
 Every second fact, and every second question about a session, is for choosing parameters; the others are for checking
 the choice.
@@ -51,6 +51,7 @@ TURNS: Final = 180
 """Turns of a generated conversation."""
 
 Half: TypeAlias = Literal["choose", "check", "all"]
+_GENERATED: Final = ("tool loop", "small talk", "stored facts")
 _SHEET: Final = Path(__file__).with_name("data") / "other_words.json"
 
 
@@ -80,11 +81,12 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """A conversation, and the questions about it."""
+    """A conversation, and the questions about it; `facts` are stored with `remember` in an earlier one."""
 
     name: str
     history: Sequence[Message | Mapping[str, Any]]
     questions: Sequence[Question]
+    facts: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,10 +114,10 @@ def load_sheet(half: Half = "all") -> Sheet:
 
 
 def count_questions(half: Half, *, folder: Path | None) -> int:
-    """Count the questions of a half of the sheet: a fact is asked for in two archives, a session's only in a folder."""
+    """Count the questions of a half: a fact is asked for in three archives, a session's only in a folder."""
     sheet = load_sheet(half)
     in_sessions = 0 if folder is None else sum(map(len, sheet.sessions.values()))
-    return 2 * len(sheet.facts) + in_sessions
+    return len(_GENERATED) * len(sheet.facts) + in_sessions
 
 
 def _question(one: Mapping[str, str]) -> Question:
@@ -203,11 +205,13 @@ def _spread(facts: Sequence[str], *, turns: int) -> dict[int, list[str]]:
 
 
 def make_archives(sheet: Sheet, *, folder: Path | None) -> Iterator[Archive]:
-    """Yield the two generated conversations, and the real sessions if there is a folder with them."""
+    """Yield the generated conversations, and the real sessions if there is a folder with them."""
     stated = [text for text, _ in sheet.facts]
     questions = [question for _, question in sheet.facts]
-    yield Archive(name="tool loop", history=make_tool_loop(stated), questions=questions)
-    yield Archive(name="small talk", history=make_talk(stated), questions=questions)
+    tool_loop, small_talk, stored_facts = _GENERATED
+    yield Archive(name=tool_loop, history=make_tool_loop(stated), questions=questions)
+    yield Archive(name=small_talk, history=make_talk(stated), questions=questions)
+    yield Archive(name=stored_facts, history=(), questions=questions, facts=stated)
     if folder is not None:
         yield from _read_archives(sheet, folder=folder)
 
@@ -271,7 +275,7 @@ def measure(
     with ProcessPoolExecutor(processes) as pool:
         futures = [(archive.name, pool.submit(_ask_archive, archive, sheet.unrelated, used)) for archive in archives]
         for name, future in futures:
-            group = name if name in {"tool loop", "small talk"} else "real sessions"
+            group = name if name in _GENERATED else "real sessions"
             found = future.result()
             groups.setdefault(group, []).append(found)
             progress(found["questions"], name)
@@ -282,16 +286,24 @@ def measure(
 
 @contextmanager
 def open_copies(
-    history: Sequence[Message | Mapping[str, Any]], settings: Settings, *, limit: int = LIMIT
+    history: Sequence[Message | Mapping[str, Any]],
+    settings: Settings,
+    *,
+    limit: int = LIMIT,
+    facts: Sequence[str] = (),
 ) -> Iterator[Callable[[str], Window]]:
     """Archive a history, and yield a function that returns the window of a question.
 
-    Each question is asked of a copy of the same memory, so that no question finds another.
+    Facts are stored in another session. Each question is asked of a copy of the same memory, so that no question finds
+    another.
     """
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary) / "home"
         with Engine.open(home, settings=settings, background=False) as engine:
-            engine.session("s").assemble(history, limit=limit, recall=False)  # the block is the question's
+            for fact in facts:
+                engine.session("told").remember(fact)
+            if history:
+                engine.session("s").assemble(history, limit=limit, recall=False)  # the block is the question's
             engine.work()
 
         def open_window(text: str) -> Window:
@@ -314,7 +326,7 @@ def read_window(window: Window, *, without: str) -> str:
 
 def _ask_archive(archive: Archive, unrelated: Sequence[str], settings: Settings) -> dict[str, Any]:
     """Ask the questions of one archive."""
-    with open_copies(archive.history, settings) as open_window:
+    with open_copies(archive.history, settings, facts=archive.facts) as open_window:
 
         def ask(text: str, answer: str) -> _Answer:
             window = open_window(text)

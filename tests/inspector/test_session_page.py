@@ -441,14 +441,15 @@ class TestRecall:
         self, client: httpx.Client, running: Running, told: str, asked: str, reason: str
     ) -> None:
         """It does not say that nothing matched, too."""
-        session = running.engine.session(f"match in {told}, {reason}")
+        session = running.engine.session(f"match in {told}, {reason}", project="replicas")
         if reason == IN_WINDOW:  # something is archived that the window does not show
             session.assemble([{"role": "user", "content": "Lunch was good today."}], limit=8_000)
         history = [{"role": "user", "content": told}, {"role": "assistant", "content": "Noted."}]
         session.assemble(history, limit=8_000)
         window = session.assemble([*history, {"role": "user", "content": asked}], limit=8_000)
         assert window.report.recall_reason == reason
-        text = client.get("/turn", params={"session": session.id, "turn": window.report.turn}).text
+        address = {"session": session.id, "project": "replicas", "turn": str(window.report.turn)}
+        text = client.get("/turn", params=address).text
         recall = text[text.index("<h3>Recall</h3>") :]
         number = next(row.id for row in session.messages() if row.message.text == told)
         assert f'data-reveal="{number}">#{number}</a>' in recall

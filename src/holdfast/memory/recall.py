@@ -29,7 +29,7 @@ from holdfast.memory.overview import past_session
 from holdfast.memory.passage_search import Found, Hit, find_passages, make_hits, spread_over_sessions
 from holdfast.memory.query import RecallQuery, asks_nothing, find_subject
 from holdfast.memory.quoter import quote_all, quote_best
-from holdfast.memory.recall_facts import add_quotes, choose_facts
+from holdfast.memory.recall_facts import ChosenFacts, add_quotes, choose_facts
 from holdfast.memory.session_lines import SessionLine
 from holdfast.memory.session_questions import add_sessions
 from holdfast.search.arrays import Bools
@@ -113,7 +113,8 @@ class Recall:
         """What was found for the question, in words: why there is a block. It quotes nothing that may be forgotten."""
         if not self.block:
             return ""
-        counts = {"past session": len(self.sessions), "fact": len(self.facts), "passage": len(self.hits)}
+        passages = [hit for hit in self.hits if hit.score > 0]  # others are quoted because they are next to one
+        counts = {"past session": len(self.sessions), "fact": len(self.facts), "passage": len(passages)}
         found = [plural(count, what) for what, count in counts.items() if count]
         if not found:
             return "the question asks for past sessions"
@@ -238,8 +239,11 @@ def _recall_with_context(
 
 def _recall(request: _Request, query: RecallQuery) -> Recall:
     deadlines = request.deadlines
-    fact_hits = choose_facts(request.facts, query, settled=request.hidden.pairs)
+    chosen = choose_facts(request.facts, query, settled=request.hidden.pairs)
+    fact_hits = chosen.hits
     if not request.has_passages and not fact_hits and not query.sessions and not query.no_sessions:
+        if chosen.are_others_shown:
+            return Recall(reason=IN_WINDOW)
         return Recall(reason=ALL_IN_WINDOW if query.across else ALL_HERE_IN_WINDOW)
     found = find_passages(request.store, add_quotes(query, fact_hits), request.embedder, deadlines)
     confidence = measure_confidence(found.signals)
@@ -252,7 +256,7 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
     instructed = find_instructions(query.shown.instructions, found.quote_weights, asked=found.weights)
     may_be_corrected = bool(instructed) or _is_in_window(found)
     if not size and not fact_hits and not may_be_corrected and not query.sessions and not query.no_sessions:
-        return replace(nothing, reason=_explain_nothing(found, hidden=request.hidden.messages))
+        return replace(nothing, reason=_explain_nothing(found, chosen, hidden=request.hidden.messages))
 
     listed = fit_lines(query, fact_hits)
     room = min(size - frame_tokens() if size else _CORRECTION_TOKENS, listed.room)
@@ -276,7 +280,7 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
             quotes = newest.insert(quotes, room=room, known=known, deadline=deadlines.end)
     deadlines.end.check()
     if not size and not listed.facts and not quotes and not listed.sessions and not query.no_sessions:
-        return replace(nothing, reason=_explain_nothing(found, hidden=request.hidden.messages))
+        return replace(nothing, reason=_explain_nothing(found, chosen, hidden=request.hidden.messages))
     return _compose(listed, quotes, found, newest, query=query, marks=request.marks, nothing=nothing)
 
 
@@ -287,8 +291,10 @@ def _is_in_window(found: Found) -> bool:
     return found.signals.is_asking and bool(is_shown.any())
 
 
-def _explain_nothing(found: Found, *, hidden: Collection[int]) -> str:
-    """Return why no passage is recalled. `hidden` are messages that are never recalled: they count as no match."""
+def _explain_nothing(found: Found, chosen: ChosenFacts, *, hidden: Collection[int]) -> str:
+    """Return why nothing is recalled. `hidden` are messages that are never recalled: they count as no match."""
+    if chosen.are_others_shown:
+        return IN_WINDOW
     is_relevant = find_relevant(found.signals)
     if found.query.eagerness == SHY and (is_relevant & found.candidates.eligible).any():
         return _TOO_WEAK

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from holdfast.memory import conflicts, facts
 from holdfast.memory.facts import FactHit
 from holdfast.memory.past_facts import find_held, find_past
-from holdfast.memory.query import RecallQuery
+from holdfast.memory.query import RecallQuery, asks_something
+from holdfast.memory.related_facts import MIN_OF_BEST, find_related_facts
+from holdfast.search.relevance import SHY
 from holdfast.store.base import FactRow
 
 _MAX_QUOTES: Final = 2
 """The facts found by one of their questions whose quotes are searched for too."""
 
 
-def choose_facts(
-    rows: Sequence[FactRow], query: RecallQuery, *, settled: conflicts.Pairs = frozenset()
-) -> list[FactHit]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenFacts:
+    """The facts of a block, and whether others match that the window shows already."""
+
+    hits: Sequence[FactHit] = ()
+    are_others_shown: bool = False
+
+
+def choose_facts(rows: Sequence[FactRow], query: RecallQuery, *, settled: conflicts.Pairs = frozenset()) -> ChosenFacts:
     """Choose from all versions of all facts: those that the caller gives with the query, then those that match."""
     given = {fact.id: FactHit(fact=fact, score=1.0) for fact in query.facts}
     rows = [row for row in rows if row.id not in given]
@@ -27,10 +35,18 @@ def choose_facts(
     past = find_past(query.texts[-1] if query.texts else "", now=query.now)
     if past is not None:
         held = find_held(rows, question, past=past, limit=query.max_facts)
-        return [*given.values(), *_note_rivals(held, holding, settled=settled)][: query.max_facts]
+        noted = _note_rivals(held, holding, settled=settled)
+        return ChosenFacts(hits=[*given.values(), *noted][: query.max_facts])
     matches = facts.find(holding, question, limit=query.max_facts)
     matches = facts.add_successors(matches, rows, question, limit=query.max_facts)
-    return _add_rivals([*given.values(), *matches], holding, settled=settled, limit=query.max_facts)
+    matches = [*given.values(), *matches]
+    related = _find_related(matches, holding, query)
+    shown = "\n".join(query.shown.blocks)
+    unseen = [hit for hit in related if hit.fact.content not in shown]
+    return ChosenFacts(
+        hits=_add_rivals([*matches, *unseen], holding, settled=settled, limit=query.max_facts),
+        are_others_shown=len(unseen) < len(related),
+    )
 
 
 def add_quotes(query: RecallQuery, hits: Sequence[FactHit]) -> RecallQuery:
@@ -42,6 +58,16 @@ def add_quotes(query: RecallQuery, hits: Sequence[FactHit]) -> RecallQuery:
     if not quotes or query.is_broad:
         return query
     return replace(query, texts=(" ".join(quotes), *query.texts))
+
+
+def _find_related(hits: Sequence[FactHit], holding: Sequence[FactRow], query: RecallQuery) -> list[FactHit]:
+    """Find the facts that match a question in other words, next to those that match in its own."""
+    if query.eagerness == SHY or not query.texts or not asks_something(query.texts[-1]):
+        return []
+    found = {hit.fact.id for hit in hits}
+    best = max((hit.score for hit in hits), default=0.0)
+    related = find_related_facts(holding, " ".join(query.texts), limit=query.max_facts)
+    return [hit for hit in related if hit.fact.id not in found and hit.score >= MIN_OF_BEST * best]
 
 
 def _add_rivals(

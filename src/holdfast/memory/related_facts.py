@@ -1,0 +1,77 @@
+"""Find facts in other words than those of a question: "signed in" finds a fact about a session or a login.
+
+A fact is a line of some twenty tokens. One that was not needed costs little, and one that is missing costs the answer:
+the few that match best are recalled, however weakly they match.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from holdfast.memory.facts import MIN_FACTS, FactHit, read_words
+from holdfast.memory.query import weigh_terms
+from holdfast.search.related import find_related
+from holdfast.store.base import FactRow
+
+MIN_SHARE: Final = 0.05
+"""The share of a question that a fact must have, with related words."""
+MIN_OF_BEST: Final = 0.5
+"""The share of the best match that the others must have: next to a fact in the words of the question, weak ones go.
+
+Both were chosen with every second question of three sheets of `benchmarks/data` (docs/benchmarks.md)."""
+
+
+def find_related_facts(rows: Sequence[FactRow], question: str, *, limit: int) -> list[FactHit]:
+    """Find the facts that have words of a question or related ones, best first."""
+    wanted = weigh_terms([question])
+    related = find_related(wanted)
+    near = set(wanted).union(*related.values())
+    found = [read_words(row) & near for row in rows]
+    rarity = _measure_rarity(found, near)
+    whole = sum(weight * rarity[term] for term, weight in wanted.items())
+    hits: list[FactHit] = []
+    for row, words in zip(rows, found, strict=True):
+        if words:
+            share = _weigh_words(words, wanted, related, rarity) / whole
+            hits.append(FactHit(fact=row, score=share))
+    hits.sort(key=lambda hit: (-hit.score, -hit.fact.time))
+    least = MIN_SHARE
+    if hits:
+        least = max(least, MIN_OF_BEST * hits[0].score)
+    return [hit for hit in hits[:limit] if hit.score >= least]
+
+
+def _measure_rarity(found: Sequence[AbstractSet[str]], near: AbstractSet[str]) -> dict[str, float]:
+    """Return how much each term says about which fact is meant."""
+    frequency: Counter[str] = Counter()
+    for words in found:
+        frequency.update(words)
+    count = max(len(found), MIN_FACTS)
+    return {term: math.log(1 + (count - frequency[term] + 0.5) / (frequency[term] + 0.5)) for term in near}
+
+
+def _weigh_words(
+    words: AbstractSet[str],
+    wanted: Mapping[str, float],
+    related: Mapping[str, Mapping[str, float]],
+    rarity: Mapping[str, float],
+) -> float:
+    """Add up what a fact has of a question: for each term the term itself, or the best of those related to it.
+
+    A related term counts no more than the term that it stands for, and less if many facts have it.
+    """
+    total = 0.0
+    for term, weight in wanted.items():
+        if term in words:
+            total += weight * rarity[term]
+            continue
+        best = 0.0
+        for other, share in related.get(term, {}).items():
+            if other in words:
+                best = max(best, share * min(rarity[term], rarity[other]))
+        total += weight * best
+    return total

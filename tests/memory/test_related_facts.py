@@ -1,0 +1,103 @@
+"""Facts are found in other words than those of the question, unless the window shows them or nothing is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from holdfast import Engine
+from holdfast.memory.related_facts import find_related_facts
+from holdfast.settings import Embedding, Recall, Settings
+from holdfast.store.base import FactRow, Scope
+
+FACTS = (
+    "The first response time for gold customers is 2 hours.",
+    "Customer Okafor only accepts phone calls after 15:00.",
+    "The message broker is NATS.",
+    "夜班值班电话是 6188。",
+    "Refunds above 300 euro need approval by Marta.",
+)
+
+
+def make_rows(contents: Sequence[str]) -> list[FactRow]:
+    """Make a fact of each text."""
+    scope = Scope(session="s")
+    return [
+        FactRow(id=f"f{number}", scope=scope, type="decision", content=content, time=number)
+        for number, content in enumerate(contents)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "content"),
+    [
+        ("When can I ring Okafor?", FACTS[1]),
+        ("Tell me about Okafor", FACTS[1]),
+        ("Which queue do we have?", FACTS[2]),
+        ("夜里打哪个号码？", FACTS[3]),
+        ("How soon do premium clients get a reply?", FACTS[0]),
+    ],
+)
+def test_a_question_finds_a_fact_by_related_words(question: str, content: str) -> None:
+    """One name, or a word of the same meaning, is enough."""
+    found = find_related_facts(make_rows(FACTS), question, limit=3)
+    assert content in [hit.fact.content for hit in found]
+
+
+def test_a_question_about_something_else_finds_nothing() -> None:
+    """No word of it is related to a word of a fact."""
+    assert find_related_facts(make_rows(FACTS), "Why do cats purr?", limit=10) == []
+
+
+def test_the_best_fact_excludes_those_that_match_much_less() -> None:
+    """A fact in the words of the question is recalled without others that share one of them."""
+    rows = make_rows([*FACTS, "Customers are invoiced in March.", "Gold is traded on Mondays."])
+    found = find_related_facts(rows, "What is the first response time for gold customers?", limit=10)
+    assert [hit.fact.content for hit in found] == [FACTS[0]]
+
+
+def open_engine(folder: Path, *, overview_tokens: int = 0, eagerness: Literal["normal", "shy"] = "normal") -> Engine:
+    """Open an engine in which the facts are stored."""
+    recall = Recall(overview_tokens=overview_tokens, eagerness=eagerness)
+    settings = Settings(embedding=Embedding(provider="none"), recall=recall)
+    engine = Engine.open(folder, settings=settings, background=False)
+    for fact in FACTS:
+        engine.session("told").remember(fact)
+    return engine
+
+
+def test_a_new_session_knows_a_fact_that_it_is_asked_for_in_other_words(tmp_path: Path) -> None:
+    """Through the public path, with default settings but for the overview, which would show all of them."""
+    with open_engine(tmp_path) as engine:
+        window = engine.session("new").assemble([{"role": "user", "content": "Which queue do we have?"}], limit=8_000)
+        assert "NATS" in window.messages[-1].text
+        assert window.report.recalled_facts
+
+
+def test_a_fact_that_the_window_shows_is_not_repeated(tmp_path: Path) -> None:
+    """The overview has it, and the report says so."""
+    with open_engine(tmp_path, overview_tokens=400) as engine:
+        question = {"role": "user", "content": "When can I ring Okafor?"}
+        window = engine.session("new").assemble([question], limit=8_000)
+        assert "Okafor only accepts" in window.overview
+        assert window.report.recalled_facts == ()
+        assert window.report.recall_reason == "the best match is already in the window"
+
+
+@pytest.mark.parametrize("text", ["I put the letter to Okafor into the queue.", "请把信放进队列。"])
+def test_a_statement_recalls_no_related_facts(tmp_path: Path, text: str) -> None:
+    """Nothing is asked."""
+    with open_engine(tmp_path) as engine:
+        window = engine.session("new").assemble([{"role": "user", "content": text}], limit=8_000)
+        assert window.report.recalled_facts == ()
+
+
+def test_shy_recall_finds_facts_by_their_own_words_only(tmp_path: Path) -> None:
+    """The setting says so."""
+    with open_engine(tmp_path, eagerness="shy") as engine:
+        question = {"role": "user", "content": "Which queue do we have?"}
+        window = engine.session("new").assemble([question], limit=8_000)
+        assert window.report.recalled_facts == ()
