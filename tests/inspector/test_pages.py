@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx2 as httpx
 import pytest
 
+from holdfast import Engine
 from holdfast.server.inspector.markup import breakable
+from holdfast.server.inspector.web import PREPARING, Inspector
 from inspector.conftest import Running
 from support import patient
+from support.waiting import PATIENCE
 
 PAGES = (
     "/",
@@ -39,6 +44,33 @@ def client(running: Running) -> Iterator[httpx.Client]:
 def act(client: httpx.Client, **values: str) -> httpx.Response:
     """Press a button."""
     return client.post("/act", data={"session": "harbour", **values})
+
+
+class TestPreparation:
+    def test_what_a_question_needs_is_loaded_after_the_first_page(self, running_alone: Running) -> None:
+        """Without a question, and not before someone looks at a page."""
+        memory = running_alone.engine._memory
+        running_alone.engine.session("s").append([{"role": "user", "content": "The crane 起重机 lifts 40 tons."}])
+        before = memory._is_warm
+        patient.get(running_alone.key_url).raise_for_status()
+        for thread in threading.enumerate():
+            if thread.name == PREPARING:
+                thread.join(PATIENCE)
+        assert (before, memory._is_warm) == (False, True)
+        answer = patient.get(f"{running_alone.key_url}ask", params={"q": "What does the 起重机 lift?"})
+        assert "40 tons" in answer.text
+
+    def test_a_memory_that_is_closed_meanwhile_is_left_alone(self, tmp_path: Path) -> None:
+        """No thread fails, whenever that happens."""
+        for seconds in (0.0, 0.001, 0.01):
+            with Engine.open(tmp_path, background=False) as engine:
+                engine.session("s").append([{"role": "user", "content": "The quay is 300 m long."}])
+                preparing = threading.Thread(target=Inspector(engine, token="secret")._prepare)
+                preparing.start()
+                preparing.join(seconds)
+            preparing.join(PATIENCE)
+            assert not preparing.is_alive()
+        Inspector(engine, token="secret")._prepare()
 
 
 class TestAccess:

@@ -13,7 +13,7 @@ from holdfast.embed.remote import RemoteEmbedder
 from holdfast.errors import EmbeddingError
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text
-from holdfast.settings import Archive, Settings
+from holdfast.settings import Archive, Recall, Settings
 from holdfast.store.base import Scope
 from holdfast.store.opening import store_file
 from holdfast.store.sqlite import SqliteStore
@@ -168,6 +168,24 @@ def test_a_slow_provider_is_not_waited_for(
         assert np.allclose(memory.choice.embedder.embed(["topic5 port"], kind="query"), [[1, 0]])  # type: ignore[union-attr]
         again = memory.with_settings(Settings(recall=UNHURRIED))  # on a busy machine even what is known takes time
         assert not again.recall(("topic5 port",), scope=SCOPE, automatic=True).warnings
+
+
+def test_a_memory_is_prepared_without_calls_of_a_provider(opened: Callable[[Embedder | None], Memory]) -> None:
+    """A local embedder is loaded; a remote one is not asked, since nobody asked anything."""
+    local = Counting("one")
+    opened(local).prepare(SCOPE, across=True)
+    assert local.given == ["-"]
+    with endpoint(Reply(body={"data": [{"embedding": [1.0, 0.0]}]})) as server:
+        remote = RemoteEmbedder("openai-compatible", model="any", dimension=2, base_url=server.url)
+        opened(CachedEmbedder(remote)).prepare(SCOPE, across=True)
+        assert not server.seen
+
+
+def test_nothing_is_prepared_if_recall_is_off(opened: Callable[[Embedder | None], Memory]) -> None:
+    """No question can be asked then."""
+    local = Counting("one")
+    opened(local).with_settings(Settings(recall=Recall(enabled=False))).prepare(SCOPE, across=True)
+    assert local.given == []
 
 
 def test_spaces_do_not_meet(opened: Callable[[Embedder | None], Memory], tmp_path: Path) -> None:

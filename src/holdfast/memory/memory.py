@@ -54,6 +54,8 @@ _EMBED_BATCH: Final = 256
 _NO_LIMIT: Final = 2**62
 _MAX_TAKEN_OVER: Final = 2_000
 """Vectors of a memory-context folder that a search takes over before it begins, in half a second."""
+_ANY_QUESTION: Final = "Which database did we choose?"
+"""A question that is recalled for in full, whatever the memory contains."""
 _MAX_SCORED: Final = 20_000
 """The passages of a session that are scored for trimming: more than a window can hold."""
 
@@ -551,6 +553,21 @@ class Memory:
                 tokens=found.tokens, passages=len(found.hits), facts=len(found.facts), confidence=found.confidence
             )
             return found
+
+    def prepare(self, scope: Scope, *, across: Across) -> None:
+        """Load what the first question would wait for: index, embedder, patterns, and the words of the facts.
+
+        A remote embedder is not called, and no recall is counted.
+        """
+        from holdfast.memory.query import build_query, find_recall_switch  # noqa: PLC0415 - see above
+        from holdfast.memory.recall import recall  # noqa: PLC0415 - see above
+
+        if find_recall_switch(self.settings, automatic=False):
+            return
+        self._load_index(scope)
+        # It reads the words of every fact: those that match a question are compared with all others.
+        conflicts.FactIndex(facts.load(self.store, scope, across=across))
+        recall(self.store, build_query(self.settings, (_ANY_QUESTION,), scope=scope, now=self.clock(), across=across))
 
     def make_overview(
         self,

@@ -190,9 +190,11 @@ class SessionList:
             found.append(one)
         return tuple(found)
 
-    def read_titles(self, sessions: Sequence[Listed]) -> tuple[dict[Scope, str], bool]:
-        """Return titles, as many as can be read in a short time, and whether these are all."""
-        end = time.monotonic() + TITLE_SECONDS
+    def read_titles(
+        self, sessions: Sequence[Listed], *, seconds: float = TITLE_SECONDS
+    ) -> tuple[dict[Scope, str], bool]:
+        """Return titles, as many as can be read in some seconds, and whether these are all."""
+        end = time.monotonic() + seconds
         titles: dict[Scope, str] = {}
         for one in sessions:
             if time.monotonic() <= end or self._title_key(one) in self._titles:
@@ -213,10 +215,11 @@ class SessionList:
                 self._titles[key] = title
         return title
 
-    def find_titles(self, scopes: Sequence[Scope]) -> dict[Scope, str]:
-        """Return the titles of sessions, as many as can be read in a short time."""
+    def find_titles(self, scopes: Sequence[Scope], *, seconds: float = TITLE_SECONDS) -> dict[Scope, str]:
+        """Return the titles of sessions, as many as can be read in some seconds."""
         listed = self._sessions.listed()
-        titles, _ = self.read_titles([Listed(scope=scope, messages=listed.get(scope, 0)) for scope in scopes])
+        wanted = [Listed(scope=scope, messages=listed.get(scope, 0)) for scope in scopes]
+        titles, _ = self.read_titles(wanted, seconds=seconds)
         return titles
 
     def _make_row(self, one: Listed) -> SessionRow:

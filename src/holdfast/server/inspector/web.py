@@ -15,6 +15,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from pathlib import Path
+from threading import Lock, Timer
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -38,6 +39,7 @@ from holdfast import __version__
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.figures import dollars
+from holdfast.index.scopes import SCOPE_PARTS
 from holdfast.memory.query import find_recall_switch
 from holdfast.providers import FORMATS
 from holdfast.report import Window
@@ -91,6 +93,11 @@ MESSAGE_ACTIONS: Final = frozenset({"undo trim", "forget message", "pin", "unpin
 """The actions of the buttons of a message; others are about facts."""
 TABS: Final = ("window", "conversation", "request")
 """What the page of a session shows on its left side."""
+PREPARING: Final = "holdfast-pages"
+"""The name of the thread that loads what the pages after the first one need."""
+PREPARE_AFTER: Final = 0.5
+"""Seconds between the first page and that thread: a browser loads styles and scripts first."""
+_USUAL: Final = Scope()
 MAX_ROWS: Final = 120
 """Messages of a window that are sent at a time when a person unfolds them."""
 
@@ -113,8 +120,11 @@ def format_time(milliseconds: int) -> str:
 
 def link(path: str, scope: Scope, **more: object) -> str:
     """Return the address of a page about a scope; `data.parse_scope` reads the same scope from it."""
-    usual = asdict(Scope())
-    parts = {name: value for name, value in asdict(scope).items() if value != usual[name]}
+    parts: dict[str, str] = {}
+    for name in SCOPE_PARTS:  # `asdict` takes ten times as long, and a page may have hundreds of links
+        value = getattr(scope, name)
+        if value != getattr(_USUAL, name):
+            parts[name] = value
     others = {name: str(value) for name, value in more.items() if value not in {"", None}}
     return f"{path}?{urlencode(parts | others)}"
 
@@ -212,6 +222,8 @@ class Inspector:
         self._whatif = whatif.WhatIf(engine)
         self._outside = outside or data.Outside()
         self._pages = make_pages()
+        self._preparing: Timer | None = None
+        self._lock = Lock()
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes, to be mounted by the server."""
@@ -294,9 +306,32 @@ class Inspector:
             except ValueError:
                 problem = "A number in the address is not a number."
                 text, status = self._render("problem.html", title="Not understood", problem=problem), 400
+            self._start_preparing()
             return HTMLResponse(text.encode(errors="replace"), status_code=status, headers=HEADERS)
 
         return answer
+
+    def _start_preparing(self) -> None:
+        """After the first page, load what other pages need. The start of a server does not wait for it."""
+        with self._lock:
+            if self._preparing is None:
+                self._preparing = Timer(PREPARE_AFTER, self._prepare)
+                self._preparing.name = PREPARING
+                self._preparing.daemon = True
+                self._preparing.start()
+
+    def _prepare(self) -> None:
+        """Load what the first question, search and overview would wait for."""
+        try:
+            self._list.find_titles(self._list_choices(), seconds=math.inf)
+            self._engine._memory.prepare(data.parse_scope({}), across=data.EVERYTHING)
+            self.overview({})
+        except HoldfastError:  # the engine was closed, or the store fails: the next page says so
+            return
+
+    def _list_choices(self) -> list[Scope]:
+        """Return the sessions that can be chosen for a question, the newest ones."""
+        return list(self._sessions.listed())[:MAX_CHOICES]
 
     def _render(self, template: str, **values: Any) -> str:
         return self._pages.get_template(template).render(**values)
@@ -616,7 +651,7 @@ class Inspector:
             for title, changes in (("A", params.get("a", "")), ("B", params.get("b", ""))):
                 if title == "A" or changes or params.get("two"):
                     answers.append(data.ask(self._engine, question, scope=scope, cap=cap, changes=changes, title=title))
-        scopes = list(self._sessions.listed())[:MAX_CHOICES]
+        scopes = self._list_choices()
         return self._render(
             "_answers.html" if params.get("rows") else "ask.html",
             page="ask",
