@@ -263,9 +263,26 @@ def test_a_click_and_the_arrow_keys_show_the_numbers_of_a_day(page: Page, costly
     assert chart.locator(".bars").get_attribute("aria-valuetext") == chart.locator(".readout").inner_text()
 
 
+def test_all_columns_can_be_reached_on_a_narrow_screen(page: Page, costly: Running) -> None:
+    """The tables scroll sideways, a line says so, and the name of each row stays."""
+    page.goto(costly.key_url + "trends")
+    assert page.is_hidden(".sideways")
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.is_visible(".sideways")
+    for table in page.locator(".wide:visible").all():
+        table.evaluate("table => { table.scrollLeft = table.scrollWidth; }")
+        last = table.locator("tbody tr:first-child > :last-child").bounding_box()
+        first = table.locator("tbody tr:first-child > :first-child").bounding_box()
+        assert last is not None
+        assert first is not None
+        assert last["x"] + last["width"] <= 390
+        assert 0 <= first["x"] < first["x"] + first["width"] < last["x"]
+
+
 def test_the_page_is_accessible(page: Page, costly: Running) -> None:
     """In light and dark, axe finds nothing, and nothing is wider than a narrow screen."""
     page.goto(costly.key_url + "trends")
     assert find_violations(page) == []
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert find_violations(page) == []
