@@ -974,11 +974,10 @@ class Session:
         self, state: _State, plan: CompactionPlan, summary: Summary, *, instructions: str | None, known_edits: int
     ) -> None:
         """Record the edit of a compaction, with the jobs that read the summarised messages for facts."""
-        reason = "compacted"
-        if instructions:
-            focus = redact(instructions) if self.settings.archive.redaction else instructions
-            reason = f"compacted: {focus}"
-        edit = plan.edit(summary.framed, cost=summary.tokens, reason=reason)
+        focus = instructions or ""
+        if self.settings.archive.redaction:
+            focus = redact(focus)
+        edit = plan.edit(summary.framed, cost=summary.tokens, instructions=focus)
         work = self._plan_learning(state, [edit])
 
         def check() -> None:

@@ -201,7 +201,8 @@ def format_hit(hit: Hit, *, best: float) -> Styled:
     """Format a recalled passage in one line: its score relative to the best, its parts, and the first words."""
     parts = asdict(hit.parts)
     scores = " ".join(f"{name} {percent(parts[name], 1)}" for name in _PARTS if parts[name] and parts[name] != 1.0)
-    line = Styled(f"    {percent(hit.score, best)} ", style="magenta").append(f"[{scores}] ", style="dim")
+    why = f"[{scores}] " if hit.score else "[next to a match] "
+    line = Styled(f"    {percent(hit.score, best)} ", style="magenta").append(why, style="dim")
     line.append(f"{minute(hit.time)} {printable(hit.speaker, one_line=True)} ", style="dim")
     return line.append(" ".join(printable(hit.text).split())[:200])
 
@@ -390,7 +391,7 @@ def _print_group(screen: Console, status: str, group: Sequence[Entry], *, full: 
         return
     if group[0].reason:
         saved = shorten_number(sum(entry.tokens_before - entry.tokens_after for entry in group))
-        words = f"{sign} {status} in request {group[0].turn}: {group[0].reason} ({saved} tokens)"
+        words = f"{sign} {status} in request {group[0].turn}: {group[0].reason} ({saved} tokens of the originals)"
         screen.print(Styled(words, style=f"bold {colour}"))
     for entry in group:
         screen.print(entry.format(sign, colour), no_wrap=True, overflow="ellipsis")

@@ -132,8 +132,11 @@ class CompactionPlan:
         """Whether the cut goes through a turn."""
         return bool(self.prefix)
 
-    def edit(self, summary: str, *, cost: int, reason: str = "compacted") -> Edit:
-        """Make the edit to record, with the framed summary and its tokens."""
+    def edit(self, summary: str, *, cost: int, instructions: str = "") -> Edit:
+        """Make the edit to record, with the framed summary and its tokens; its reason names the instructions."""
+        reason = self.reason
+        if instructions:
+            reason = f"{self.reason}; instructions: {instructions}"
         kept = [item for item in self.kept if item.kind == "message" and item.id]
         request_id = 0
         for item in reversed(kept):

@@ -125,7 +125,9 @@ def _refuse_other_format(data: Json, where: str, format: str) -> None:
     except FormatError:
         return
     if _has_known_parts(other):
-        raise FormatError(f"is not a message of {format}. Name its format, or leave `format` out", where=where)
+        raise FormatError(
+            f"is a message of {shown}, not of {format}: name that format, or leave `format` out", where=where
+        )
 
 
 def render(messages: Sequence[Message], format: str) -> list[Json]:
