@@ -565,8 +565,8 @@ class Memory:
         if find_recall_switch(self.settings, automatic=False):
             return
         self._load_index(scope)
-        # It reads the words of every fact: those that match a question are compared with all others.
-        conflicts.FactIndex(facts.load(self.store, scope, across=across))
+        # It reads the words of the facts, as many as are kept: what matches a question is compared with all others.
+        conflicts.FactIndex(facts.load(self.store, scope, across=across)[-conflicts.MAX_CACHED :])
         recall(self.store, build_query(self.settings, (_ANY_QUESTION,), scope=scope, now=self.clock(), across=across))
 
     def make_overview(
