@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2 as httpx
@@ -12,7 +13,10 @@ import pytest
 
 from holdfast import Engine
 from holdfast.server.inspector.markup import breakable
-from holdfast.server.inspector.web import PREPARING, Inspector
+from holdfast.server.inspector.past import MAX_NEWEST
+from holdfast.server.inspector.web import PREPARING, Inspector, _try_to_load
+from holdfast.store.base import Select
+from holdfast.timeline import WINDOW
 from inspector.conftest import Running
 from support import patient
 from support.waiting import PATIENCE
@@ -46,6 +50,13 @@ def act(client: httpx.Client, **values: str) -> httpx.Response:
     return client.post("/act", data={"session": "harbour", **values})
 
 
+def wait_until_prepared() -> None:
+    """Wait for the threads that load what later pages need."""
+    for thread in threading.enumerate():
+        if thread.name == PREPARING:
+            thread.join(PATIENCE)
+
+
 class TestPreparation:
     def test_what_a_question_needs_is_loaded_after_the_first_page(self, running_alone: Running) -> None:
         """Without a question, and not before someone looks at a page."""
@@ -53,24 +64,36 @@ class TestPreparation:
         running_alone.engine.session("s").append([{"role": "user", "content": "The crane 起重机 lifts 40 tons."}])
         before = memory._is_warm
         patient.get(running_alone.key_url).raise_for_status()
-        for thread in threading.enumerate():
-            if thread.name == PREPARING:
-                thread.join(PATIENCE)
+        wait_until_prepared()
         assert (before, memory._is_warm) == (False, True)
         answer = patient.get(f"{running_alone.key_url}ask", params={"q": "What does the 起重机 lift?"})
         assert "40 tons" in answer.text
+
+    def test_early_turns_are_read_after_the_first_page_of_a_long_session(self, running_alone: Running) -> None:
+        """The page itself reads only the newest ones, and says so; those of a later page are all drawn."""
+        session = running_alone.engine.session("long")
+        session.assemble([{"role": "user", "content": "Count the buoys."}], limit=8_000)
+        store = running_alone.engine._memory.store
+        (first,) = store.read_records(Select(scope=session.scope), kind=WINDOW)
+        turns = range(2, MAX_NEWEST + 2)
+        store.add_records([replace(first, key=f"{turn:08d}:{turn}", time=turn) for turn in turns])
+        page = f"{running_alone.key_url}session?session=long"
+        before = patient.get(page).text
+        wait_until_prepared()
+        after = patient.get(page).text
+        assert ["Draw all turns" in text for text in (before, after)] == [True, False]
 
     def test_a_memory_that_is_closed_meanwhile_is_left_alone(self, tmp_path: Path) -> None:
         """No thread fails, whenever that happens."""
         for seconds in (0.0, 0.001, 0.01):
             with Engine.open(tmp_path, background=False) as engine:
                 engine.session("s").append([{"role": "user", "content": "The quay is 300 m long."}])
-                preparing = threading.Thread(target=Inspector(engine, token="secret")._prepare)
+                preparing = threading.Thread(target=_try_to_load, args=[Inspector(engine, token="secret")._prepare])
                 preparing.start()
                 preparing.join(seconds)
             preparing.join(PATIENCE)
             assert not preparing.is_alive()
-        Inspector(engine, token="secret")._prepare()
+        _try_to_load(Inspector(engine, token="secret")._prepare)
 
 
 class TestAccess:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from threading import Lock, Timer
 from typing import Any, Final
@@ -94,9 +94,9 @@ MESSAGE_ACTIONS: Final = frozenset({"undo trim", "forget message", "pin", "unpin
 TABS: Final = ("window", "conversation", "request")
 """What the page of a session shows on its left side."""
 PREPARING: Final = "holdfast-pages"
-"""The name of the thread that loads what the pages after the first one need."""
+"""The name of the threads that load what later pages need."""
 PREPARE_AFTER: Final = 0.5
-"""Seconds between the first page and that thread: a browser loads styles and scripts first."""
+"""Seconds between a page and such a thread: a browser loads styles and scripts first."""
 _USUAL: Final = Scope()
 MAX_ROWS: Final = 120
 """Messages of a window that are sent at a time when a person unfolds them."""
@@ -206,6 +206,11 @@ def compile_pages() -> None:
         pages.get_template(name)
 
 
+def _try_to_load(load: Callable[[], object]) -> None:
+    with suppress(HoldfastError):  # the engine was closed, or the store fails: the next page says so
+        load()
+
+
 class Inspector:
     """The pages over one engine."""
 
@@ -222,7 +227,7 @@ class Inspector:
         self._whatif = whatif.WhatIf(engine)
         self._outside = outside or data.Outside()
         self._pages = make_pages()
-        self._preparing: Timer | None = None
+        self._is_prepared = False
         self._lock = Lock()
 
     def routes(self) -> list[BaseRoute]:
@@ -314,20 +319,23 @@ class Inspector:
     def _start_preparing(self) -> None:
         """After the first page, load what other pages need. The start of a server does not wait for it."""
         with self._lock:
-            if self._preparing is None:
-                self._preparing = Timer(PREPARE_AFTER, self._prepare)
-                self._preparing.name = PREPARING
-                self._preparing.daemon = True
-                self._preparing.start()
+            is_first = not self._is_prepared
+            self._is_prepared = True
+        if is_first:
+            self._load_later(self._prepare)
+
+    def _load_later(self, load: Callable[[], object]) -> None:
+        """Load in a thread what later pages would wait for."""
+        thread = Timer(PREPARE_AFTER, _try_to_load, [load])
+        thread.name = PREPARING
+        thread.daemon = True
+        thread.start()
 
     def _prepare(self) -> None:
         """Load what the first question, search and overview would wait for."""
-        try:
-            self._list.find_titles(self._list_choices(), seconds=math.inf)
-            self._engine._memory.prepare(data.parse_scope({}), across=data.EVERYTHING)
-            self.overview({})
-        except HoldfastError:  # the engine was closed, or the store fails: the next page says so
-            return
+        self._list.find_titles(self._list_choices(), seconds=math.inf)
+        self._engine._memory.prepare(data.parse_scope({}), across=data.EVERYTHING)
+        self.overview({})
 
     def _list_choices(self) -> list[Scope]:
         """Return the sessions that can be chosen for a question, the newest ones."""
@@ -402,6 +410,8 @@ class Inspector:
             seen = self._pasts.read(scope)
         else:
             seen = self._pasts.read_newest(scope, turn=int(params.get("turn") or 0))
+            if not seen.is_whole:  # the next click may be on an early turn
+                self._load_later(partial(self._pasts.read, scope))
         tab = params.get("tab") or ("window" if params.get("turn") else "conversation")
         if tab not in TABS or not seen.turns:
             tab = "conversation"
