@@ -923,15 +923,22 @@ def proxy(*, streams: int, seconds: float, stream_seconds: float, conversations:
 
 
 @bench.command(name="proxy-turn")
+@click.option(
+    "--format",
+    type=click.Choice(["anthropic", "openai_chat", "openai_responses"]),
+    default="anthropic",
+    show_default=True,
+    help="Of the requests.",
+)
 @click.option("--turns", type=click.IntRange(min=1), default=60, show_default=True, help="Of each kind.")
 @click.option("--messages", type=click.IntRange(min=2), default=50, show_default=True, help="Of the long conversation.")
 @click.option("--clients", type=click.IntRange(min=1), default=20, show_default=True, help="At once.")
 @as_json
-def proxy_turn(*, turns: int, messages: int, clients: int, as_json: bool) -> None:
+def proxy_turn(*, format: str, turns: int, messages: int, clients: int, as_json: bool) -> None:
     """Processor time that the proxy takes for one turn of a conversation that fits its window."""
     from benchmarks.proxy_turn import measure  # noqa: PLC0415 - each bench loads what it needs
 
-    found = measure(turns=turns, messages=messages, clients=clients)
+    found = measure(format=format, turns=turns, messages=messages, clients=clients)
     show(found, found["costs"], first="ms for one turn", as_json=as_json)
 
 

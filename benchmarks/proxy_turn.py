@@ -31,16 +31,20 @@ from starlette.routing import Route
 from benchmarks.assemble import Writer
 from benchmarks.proxy import TOOL, start_server
 from holdfast.server.conversations import OWN_HEADER
+from holdfast.server.forwarding import ROUTES
 from holdfast.server.guard import OWNER_TOKEN_FILE, load_token
 from holdfast.server.identity import TOKEN_HEADER
 
-MODEL_PATH: Final = "/v1/messages"
-PASSED_PATH: Final = "/v1/messages/batches"
+PATHS: Final = {fmt: path for path, fmt in ROUTES.items()}
+"""The path of the model requests of each format."""
+PASSED_PATH: Final = "/v1/passed"
 """A path whose requests are passed on as they come."""
 EVENTS: Final = 10
 EVENT_SECONDS: Final = 0.002
 """The pause between two events of a reply, so that each is passed on by itself."""
 MESSAGE_TOKENS: Final = 100
+FIRST_BYTES: Final = 5
+"""The bytes of a reply by which its first token is recognised."""
 SHORT_TURNS: Final = 6
 """The turns of a short conversation."""
 SETTLE_SECONDS: Final = 1.0
@@ -73,7 +77,7 @@ class _Turn:
     is_edited: bool
 
 
-def create_upstream() -> Starlette:
+def create_upstream(format: str) -> Starlette:
     """Make a provider that streams a reply which is in the request."""
 
     async def answer(request: Request) -> StreamingResponse:
@@ -81,29 +85,89 @@ def create_upstream() -> Starlette:
         words = body["metadata"]["reply"].split(" ")
 
         async def stream() -> AsyncIterator[bytes]:
-            for event in _make_events(words):
-                yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+            for event in make_events(words, format):
+                name = f"event: {event['type']}\n" if "type" in event else ""
+                yield f"{name}data: {json.dumps(event)}\n\n".encode()
                 await asyncio.sleep(EVENT_SECONDS)
+            if format == "openai_chat":
+                yield b"data: [DONE]\n\n"
 
         return StreamingResponse(stream(), media_type="text/event-stream")
 
-    return Starlette(routes=[Route(path, answer, methods=["POST"]) for path in (MODEL_PATH, PASSED_PATH)])
+    return Starlette(routes=[Route(path, answer, methods=["POST"]) for path in (PATHS[format], PASSED_PATH)])
 
 
-def _make_events(words: list[str]) -> list[dict[str, Any]]:
+def make_events(words: list[str], format: str) -> list[dict[str, Any]]:
+    """Make the events of a reply. Its text comes in `EVENTS` pieces."""
     size = -(-len(words) // EVENTS)
-    usage = {"input_tokens": 1_000, "output_tokens": len(words)}
-    events: list[dict[str, Any]] = [
+    pieces: list[str] = []
+    for start in range(0, len(words), size):
+        pieces.append("".join(f"{word} " for word in words[start : start + size]))
+    if format == "openai_chat":
+        return _make_chat_events(pieces)
+    if format == "openai_responses":
+        return _make_responses_events(pieces)
+    return _make_anthropic_events(pieces)
+
+
+def _make_anthropic_events(pieces: list[str]) -> list[dict[str, Any]]:
+    deltas: list[dict[str, Any]] = []
+    for piece in pieces:
+        deltas.append({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}})
+    usage = {"input_tokens": 1_000, "output_tokens": 100}
+    return [
         {"type": "message_start", "message": {"type": "message", "role": "assistant", "content": []}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        *deltas,
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage},
+        {"type": "message_stop"},
     ]
-    for start in range(0, len(words), size):
-        text = "".join(f"{word} " for word in words[start : start + size])
-        events.append({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}})
-    events.append({"type": "content_block_stop", "index": 0})
-    events.append({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage})
-    events.append({"type": "message_stop"})
-    return events
+
+
+def _make_chat_events(pieces: list[str]) -> list[dict[str, Any]]:
+    def chunk(delta: dict[str, str], stop: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "finish_reason": stop}
+        return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "gpt-x", "choices": [choice]}
+
+    usage = {"prompt_tokens": 1_000, "completion_tokens": 100, "total_tokens": 1_100}
+    return [
+        chunk({"role": "assistant", "content": ""}),
+        *(chunk({"content": piece}) for piece in pieces),
+        chunk({}, "stop"),
+        {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "gpt-x", "choices": [], "usage": usage},
+    ]
+
+
+def _make_responses_events(pieces: list[str]) -> list[dict[str, Any]]:
+    begun = {"type": "message", "id": "msg_1", "role": "assistant", "content": []}
+    item = {**begun, "content": [{"type": "output_text", "text": "".join(pieces)}]}
+    deltas: list[dict[str, Any]] = []
+    for piece in pieces:
+        deltas.append({"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "delta": piece})
+    usage = {"input_tokens": 1_000, "output_tokens": 100, "total_tokens": 1_100}
+    return [
+        {"type": "response.created", "response": {"id": "resp_1", "status": "in_progress", "output": []}},
+        {"type": "response.output_item.added", "output_index": 0, "item": begun},
+        *deltas,
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": "response.completed", "response": {"id": "resp_1", "output": [item], "usage": usage}},
+    ]
+
+
+def make_body(history: list[dict[str, Any]], format: str) -> dict[str, Any]:
+    """Make the body of a request without its reply."""
+    system = "You are a careful engineer."
+    body: dict[str, Any] = {"model": "claude-x", "stream": True, "tools": [TOOL]}
+    if format == "anthropic":
+        return {**body, "max_tokens": 500, "system": system, "messages": history}
+    if format == "openai_chat":
+        tools = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
+        messages = [{"role": "system", "content": system}, *history]
+        return {**body, "model": "gpt-x", "max_tokens": 500, "tools": tools, "messages": messages}
+    tools = [{"type": "function", "name": "ls", "parameters": {"type": "object"}}]
+    items = [{"type": "message", **message} for message in history]
+    return {**body, "model": "gpt-x", "max_output_tokens": 500, "tools": tools, "instructions": system, "input": items}
 
 
 class Client:
@@ -114,6 +178,7 @@ class Client:
         url: The address of the server, with the path.
         pid: The process of the server.
         headers: The headers that it sends.
+        format: The wire format of its requests.
         history: The messages before its first request.
         writer: Writes its messages and the replies.
     """
@@ -125,6 +190,7 @@ class Client:
         *,
         pid: int,
         headers: Mapping[str, str],
+        format: str,
         history: list[dict[str, str]],
         writer: Writer,
     ) -> None:
@@ -132,6 +198,7 @@ class Client:
         self._url = url
         self._pid = pid
         self._headers = headers
+        self._format = format
         self._history = history
         self._writer = writer
 
@@ -139,21 +206,14 @@ class Client:
         """Make one turn."""
         reply, question = (message["content"] for message in self._writer.exchange())
         self._history.append({"role": "user", "content": question})
-        body = {
-            "model": "claude-x",
-            "max_tokens": 500,
-            "stream": True,
-            "system": "You are a careful engineer.",
-            "messages": self._history,
-            "tools": [TOOL],
-            "metadata": {"reply": reply},
-        }
+        body = {**make_body(self._history, self._format), "metadata": {"reply": reply}}
+        first_words = reply.encode()[:FIRST_BYTES]
         first_token = 0.0
         start = time.perf_counter()
         async with self._http.stream("POST", self._url, json=body, headers=self._headers) as response:
             response.raise_for_status()
             async for chunk in response.aiter_raw():
-                if not first_token and b"text_delta" in chunk:
+                if not first_token and first_words in chunk:
                     first_token = time.perf_counter() - start
         self._history.append({"role": "assistant", "content": reply + " "})
         is_edited = bool(response.headers.get("x-holdfast-edits"))
@@ -202,8 +262,8 @@ def _round_ms(seconds: float) -> float:
     return round(1000 * seconds, 1)
 
 
-async def _measure(home: Path, *, turns: int, messages: int, clients: int) -> dict[str, Any]:
-    server = uvicorn.Server(uvicorn.Config(create_upstream(), port=0, log_level="warning", lifespan="off"))
+async def _measure(home: Path, *, format: str, turns: int, messages: int, clients: int) -> dict[str, Any]:
+    server = uvicorn.Server(uvicorn.Config(create_upstream(format), port=0, log_level="warning", lifespan="off"))
     task = asyncio.ensure_future(server.serve())
     while not server.started:
         await asyncio.wait({task}, timeout=0.01)
@@ -214,7 +274,7 @@ async def _measure(home: Path, *, turns: int, messages: int, clients: int) -> di
     numbers = iter(range(10_000))
 
     def make_client(
-        http: httpx.AsyncClient, *, path: str = MODEL_PATH, length: int = 0, named: bool = True, owner: bool = False
+        http: httpx.AsyncClient, *, path: str = PATHS[format], length: int = 0, named: bool = True, owner: bool = False
     ) -> Client:
         headers = {"x-api-key": "sk-ant-api03-of-the-benchmark"}
         if named:
@@ -222,7 +282,7 @@ async def _measure(home: Path, *, turns: int, messages: int, clients: int) -> di
         if owner:
             headers[TOKEN_HEADER] = load_token(home / OWNER_TOKEN_FILE)
         history = [message for _ in range(length // 2) for message in reversed(writer.exchange())]
-        return Client(http, url + path, pid=pid, headers=headers, history=history, writer=writer)
+        return Client(http, url + path, pid=pid, headers=headers, format=format, history=history, writer=writer)
 
     costs: dict[str, Cost] = {}
     try:
@@ -260,6 +320,7 @@ async def _measure(home: Path, *, turns: int, messages: int, clients: int) -> di
     server.should_exit = True
     await task
     return {
+        "format": format,
         "turns": turns,
         "costs": {label: asdict(cost) for label, cost in costs.items()},
         "idle_ms_per_second": idle,
@@ -267,7 +328,7 @@ async def _measure(home: Path, *, turns: int, messages: int, clients: int) -> di
     }
 
 
-def measure(*, turns: int, messages: int, clients: int) -> dict[str, Any]:
+def measure(*, format: str, turns: int, messages: int, clients: int) -> dict[str, Any]:
     """Measure what a turn costs in short conversations, after so many messages, and with so many clients at once."""
     with TemporaryDirectory() as folder:
-        return asyncio.run(_measure(Path(folder), turns=turns, messages=messages, clients=clients))
+        return asyncio.run(_measure(Path(folder), format=format, turns=turns, messages=messages, clients=clients))
