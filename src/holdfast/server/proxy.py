@@ -14,11 +14,11 @@ import json
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from threading import Event
+from threading import Event, Lock
 from typing import Final
 
 import httpx2 as httpx
@@ -42,6 +42,8 @@ from holdfast.exchange import (
 )
 from holdfast.hooks.host_summary import find_lost, is_summary_request
 from holdfast.hooks.hosts import name_product
+from holdfast.messages import Message
+from holdfast.providers import Incoming
 from holdfast.providers.models import context_tokens
 from holdfast.providers.overflow import Numbers
 from holdfast.providers.replies import ReplyCollector, is_stream
@@ -214,6 +216,7 @@ class Proxy:
         self._conversations = Conversations(engine.sync, key=lambda: callers.key)
         self._exchanges = Exchanges()
         self._warned: LruCache[str, bool] = LruCache(MAX_WARNED)
+        self._lock = Lock()  # of `_warned`
 
     async def close(self) -> None:
         """Close the connections."""
@@ -280,11 +283,15 @@ class Proxy:
         Raises:
             RefusedBodyError: It is too large.
         """
+        loop = asyncio.get_running_loop()
         try:
             await self._read(request, call, held)
-            await self._find_session(request, call)
-            if call.session is not None:
-                await self._begin_exchange(request, call, call.session)
+            start = time.perf_counter()
+            # One thread does all of it: each way to another one and back costs more than most of what is done here.
+            exchange = await in_thread(self._begin_exchange, request, call, loop)
+            call.milliseconds += 1000 * (time.perf_counter() - start)
+            if exchange is not None:
+                await self._set_exchange(call, exchange)
         except RefusedBodyError:
             raise
         except (HoldfastError, OSError, ValueError, RecursionError) as error:
@@ -307,14 +314,40 @@ class Proxy:
 
         await self._bodies.parse(call.given, _find_encoding(request), read, held=held)
 
-    async def _find_session(self, request: Request, call: _Call) -> None:
-        """Find out who sends a request, and the session that it belongs to.
+    def _begin_exchange(self, request: Request, call: _Call, loop: asyncio.AbstractEventLoop) -> Exchange | None:
+        """Find the session of a request, and assemble its window; None if it has no session. Not for the event loop.
+
+        The model of the client writes the summary if the window is refused.
+        """
+        self._find_session(request, call)
+        if call.session is None:
+            return None
+        assert call.asked is not None
+        session = call.session.sync
+        model = ClientModel(
+            call.asked.body,
+            format=call.format,
+            send=partial(self._forwarder.send, request, is_changed=True),
+            loop=loop,
+        )
+        messages = call.asked.messages
+        cancel = call.cancel
+
+        def compact(*, limit: int, reserve: int | None) -> None:
+            session.compact(messages, limit=limit, reserve=reserve, model=model, cancel=cancel)
+
+        exchange = self._exchanges.begin(session, call.asked, compact=compact, warn=call.warnings.append)
+        session._record_host(_name_host(request.headers))
+        return exchange
+
+    def _find_session(self, request: Request, call: _Call) -> None:
+        """Find out who sends a request, and the session that it belongs to. Not for the event loop.
 
         A request that a host makes next to its conversation has none.
         """
         assert call.asked is not None
         body = call.asked.body
-        call.caller = await self._identify(request, body)
+        call.caller = self._identify(request, body)
         if call.caller.warning:
             call.warnings.append(call.caller.warning)
         name = host_session(request.headers, body)
@@ -326,64 +359,35 @@ class Proxy:
             if call.is_summary:
                 return  # it quotes a conversation that is known from its own requests
         owner = call.caller.scope(request.headers)
-        previous = await asyncio.to_thread(self._conversations.find_previous, body, owner=owner)
+        previous = self._conversations.find_previous(body, owner=owner)
         name = name or previous.session
         if name:
             scope = replace(owner, session=name)
-            await asyncio.to_thread(self._conversations.name, scope)
+            self._conversations.name(scope)
             if previous.session == name:
                 call.asked = replace(call.asked, after=previous.place)
             elif body.get("conversation"):
-                newest = await asyncio.to_thread(self._conversations.find_newest, scope)
-                call.asked = replace(call.asked, after=newest)
-            call.session = await self._open_session(name, owner=owner)
+                call.asked = replace(call.asked, after=self._conversations.find_newest(scope))
+            call.session = self._open_session(name, owner=owner)
             return
-        call.conversation = await asyncio.to_thread(
-            self._conversations.begin, call.asked.messages, owner=owner, is_aside=call.is_summary
-        )
+        call.conversation = self._conversations.begin(call.asked.messages, owner=owner, is_aside=call.is_summary)
         if call.conversation is not None:
-            call.session = await self._open_session(call.conversation.session, owner=owner)
+            call.session = self._open_session(call.conversation.session, owner=owner)
 
-    async def _identify(self, request: Request, body: Json) -> Caller:
+    def _identify(self, request: Request, body: Json) -> Caller:
         """Return who sends a request. The log has one line for each caller whose next request may be of another."""
-        caller = await asyncio.to_thread(self._callers.identify, request, body)
-        if caller.warning and caller.name not in self._warned:
+        caller = self._callers.identify(request, body)
+        if not caller.warning:
+            return caller
+        with self._lock:
+            is_new = caller.name not in self._warned
             self._warned[caller.name] = True
+        if is_new:
             warn(caller.warning, session=host_session(request.headers, body))
         return caller
 
-    async def _open_session(self, name: str, *, owner: Scope) -> AsyncSession:
-        # In a thread: the settings of the project are files.
-        return await asyncio.to_thread(
-            self._engine.session, name, tenant=owner.tenant, project=owner.project, agent=owner.agent
-        )
-
-    async def _begin_exchange(self, request: Request, call: _Call, session: AsyncSession) -> None:
-        """Assemble the window of a request. The model of the client writes the summary if the window is refused."""
-        assert call.asked is not None
-        model = ClientModel(
-            call.asked.body,
-            format=call.format,
-            send=partial(self._forwarder.send, request, is_changed=True),
-            loop=asyncio.get_running_loop(),
-        )
-        messages = call.asked.messages
-        cancel = call.cancel
-
-        def compact(*, limit: int, reserve: int | None) -> None:
-            session.sync.compact(messages, limit=limit, reserve=reserve, model=model, cancel=cancel)
-
-        asked = call.asked
-
-        def begin() -> Exchange:
-            exchange = self._exchanges.begin(session.sync, asked, compact=compact, warn=call.warnings.append)
-            session.sync._record_host(_name_host(request.headers))
-            return exchange
-
-        start = time.perf_counter()
-        exchange = await in_thread(begin)
-        call.milliseconds += 1000 * (time.perf_counter() - start)
-        await self._set_exchange(call, exchange)
+    def _open_session(self, name: str, *, owner: Scope) -> AsyncSession:
+        return self._engine.session(name, tenant=owner.tenant, project=owner.project, agent=owner.agent)
 
     async def _begin_without_memory(self, request: Request, call: _Call, error: Exception, *, reason: str) -> None:
         """Make the window of a request after an error; one that cannot be read passes as it came."""
@@ -500,30 +504,30 @@ class Proxy:
 
     async def _archive(self, collector: ReplyCollector, target: _Target) -> None:
         """Archive a reply, or what has come of it, after the request that it answers."""
-        reply = ArchivedReply()
         try:
             received = await self._bodies.work(collector.received, size=collector.size)
-            reply = await in_thread(
-                archive_reply,
-                target.session,
-                received,
-                format=target.format,
-                after=target.place,
-                is_cut=collector.is_cut,
+        except Exception:  # as below
+            log.exception("a reply was not archived")
+            received = []
+        # It is archived in any case, also if the client leaves meanwhile.
+        await asyncio.shield(in_thread(self._archive_received, received, collector, target))
+
+    def _archive_received(self, received: Sequence[Incoming], collector: ReplyCollector, target: _Target) -> None:
+        """Archive the messages of a reply, and note where the conversation is. Not for the event loop."""
+        reply = ArchivedReply()
+        try:
+            reply = archive_reply(
+                target.session, received, format=target.format, after=target.place, is_cut=collector.is_cut
             )
             if target.format == "openai_responses" and reply.place is not None:
-                await asyncio.to_thread(
-                    self._conversations.add_response,
-                    collector.id,
-                    session=target.session.scope,
-                    place=reply.place,
-                    is_whole=not collector.is_cut,
+                self._conversations.add_response(
+                    collector.id, session=target.session.scope, place=reply.place, is_whole=not collector.is_cut
                 )
         except Exception:  # the reply has come: the agent gets it in any case
             log.exception("a reply was not archived")
         finally:
             if target.conversation is not None:
-                await asyncio.to_thread(target.conversation.finish, reply.messages)
+                target.conversation.finish(reply.messages)
 
     async def _complete_summary(self, call: _Call, sent: httpx.Response, chunks: AsyncIterator[bytes]) -> Response:
         """Pass a summary on that the host asked for, with the details that it lost."""
@@ -590,21 +594,24 @@ class Proxy:
         asked = await self._bodies.parse(content, _find_encoding(request), read, held=held)
         if self._shadow:
             return content
-        caller = await self._identify(request, asked.body)
-        owner = caller.scope(request.headers)
-        name = host_session(request.headers, asked.body)
-        if not name:
-            name = await asyncio.to_thread(self._conversations.find, asked.messages, owner=owner)
-        if not name:
-            return content
-        session = await self._open_session(name, owner=owner)
-        window = await session.preview(asked.messages, provider=asked.format)
+        window = await in_thread(self._find_preview, request, asked)
         if window is None:
             return content
         body = change_body(asked.body, asked.messages, window, format=asked.format)
         if body is asked.body:
             return content
         return _encode(body)
+
+    def _find_preview(self, request: Request, asked: ModelRequest) -> list[Message] | None:
+        """Return the messages that a request would send; None if its session is not known. Not for the event loop."""
+        owner = self._identify(request, asked.body).scope(request.headers)
+        name = host_session(request.headers, asked.body)
+        if not name:
+            name = self._conversations.find(asked.messages, owner=owner)
+        if not name:
+            return None
+        session = self._open_session(name, owner=owner)
+        return session.sync.preview(asked.messages, provider=asked.format)
 
 
 async def _record_refusal(call: _Call, error: str) -> None:
