@@ -12,12 +12,14 @@ from holdfast.search.relevance import (
     GROWTH,
     MIN_COSINE,
     MIN_WINDOW_SHARE,
+    NORMAL,
     SHY,
     TYPICAL_WINDOWS,
     Eagerness,
     combined_relevance,
     measure_confidence,
     scale_smallest_block,
+    weigh_confidence,
     word_relevance,
 )
 from support.ranking_signals import Said, signals
@@ -159,6 +161,13 @@ def test_a_weak_match_gets_more_in_the_session_of_an_agent() -> None:
     agent = [replace(each, human=False) for each in TALK]
     assert scale_smallest_block(signals(agent, "deploy")) > scale_smallest_block(signals(TALK, "deploy"))
     assert SHY.choose_size(0.0, cap=4_000, scale=scale_smallest_block(signals(agent, "deploy"))) == 0
+
+
+def test_a_confidence_counts_more_in_the_session_of_an_agent() -> None:
+    """Unrelated questions match code and logs less than talk."""
+    agent = [replace(each, human=False) for each in TALK]
+    assert weigh_confidence(0.5, signals(TALK, "deploy")) == 0.5
+    assert NORMAL.choose_size(weigh_confidence(0.5, signals(agent, "deploy")), cap=4_000) > NORMAL.min_tokens
 
 
 @pytest.mark.parametrize("eagerness", EAGERNESS.values())

@@ -18,7 +18,7 @@ from holdfast.memory.overview import past_session
 from holdfast.memory.passage_search import Found
 from holdfast.memory.query import RecallQuery, measure_reference
 from holdfast.memory.session_lines import SessionLine
-from holdfast.search.relevance import find_relevant, scale_smallest_block
+from holdfast.search.relevance import find_relevant, scale_smallest_block, weigh_confidence
 from holdfast.tokens import measure_text
 
 MAX_SESSION_TOKENS: Final = 1_200
@@ -45,7 +45,9 @@ def choose_size(found: Found, *, confidence: float, is_broad: bool) -> int:
         return 0
     if is_broad:
         return query.cap
-    size = query.eagerness.choose_size(confidence, cap=query.cap, scale=scale_smallest_block(found.signals))
+    size = query.eagerness.choose_size(
+        weigh_confidence(confidence, found.signals), cap=query.cap, scale=scale_smallest_block(found.signals)
+    )
     if query.is_automatic and not found.signals.is_asking and measure_reference(query.texts[-1]) < _REFERS:
         return min(size, MAX_STATEMENT_TOKENS)
     return size
