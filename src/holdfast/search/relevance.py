@@ -159,6 +159,13 @@ def scale_smallest_block(signals: Signals) -> float:
     return scale
 
 
+_LARGEST_BLOCK: Final = 4_000
+"""The tokens that a block grows to, if its cap is not higher.
+
+A small cap ends the growth, but does not slow it: an answer takes as many tokens in a small window as in a large one.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eagerness:
     """The size of a block by confidence.
@@ -166,7 +173,7 @@ class Eagerness:
     Attributes:
         min_tokens: The size for a weak match: a few lines.
         low: The confidence up to which a match is weak.
-        high: The confidence from which a block may fill the whole cap. Between the two the size grows linearly.
+        high: The confidence from which a block has its largest size. Between the two the size grows linearly.
     """
 
     min_tokens: int
@@ -176,9 +183,10 @@ class Eagerness:
     def choose_size(self, confidence: float, *, cap: int, scale: float = 1.0) -> int:
         """Return the maximum tokens of a block. `scale` multiplies the size for a weak match."""
         smallest = self.min_tokens * scale
+        largest = max(cap, _LARGEST_BLOCK)
         share = (confidence - self.low) / (self.high - self.low)
         share = min(1.0, max(0.0, share))
-        return min(cap, round(smallest + share * (cap - smallest)))
+        return min(cap, round(smallest + share * (largest - smallest)))
 
 
 SHY: Final = Eagerness(min_tokens=0, low=0.9, high=1.6)
