@@ -17,8 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import openai
-
 from benchmarks.baselines import plain_bm25
 from benchmarks.datasets import Conversation, Question, load_all
 from benchmarks.qa_prompts import Prompts, compare_words
@@ -88,6 +86,8 @@ class Endpoint:
     """A model behind an OpenAI-compatible server: `openai/NAME` or `http://host:port/v1#NAME`."""
 
     def __init__(self, name: str, *, temperature: float | None = 0.0) -> None:
+        import openai  # noqa: PLC0415 - takes a second, and most of this module does without
+
         address, mark, model = name.partition("#")
         service, _, openai_model = name.partition("/")
         if mark and model:
@@ -238,6 +238,8 @@ def ask_all(
 
     `about` is the first line of the file: answers of another reader, data set or setting are never mixed in.
     """
+    import openai  # noqa: PLC0415 - as above
+
     answers = _read(file, about)
     done = {(answer.run, answer.number, answer.context) for answer in answers}
     missing = [

@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from openai import AsyncOpenAI
 
 from holdfast import Engine
 from holdfast.testing.provider import ScriptedProvider
 from support.adapter_conversations import SETTINGS
+from support.lazy import Lazy
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = Lazy("openai")
 
 
 @pytest.fixture
@@ -31,8 +37,8 @@ def runner() -> Iterator[asyncio.Runner]:
 
 
 @pytest.fixture
-def openai_client(model_server: ScriptedProvider, runner: asyncio.Runner) -> Iterator[AsyncOpenAI]:
+def openai_client(model_server: ScriptedProvider, runner: asyncio.Runner) -> Iterator[openai.AsyncOpenAI]:
     """A client of the server that is closed in the loop of the test."""
-    client = AsyncOpenAI(api_key="k", base_url=f"{model_server.url}/v1")
+    client = openai.AsyncOpenAI(api_key="k", base_url=f"{model_server.url}/v1")
     yield client
     runner.run(client.close())

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from anthropic import Anthropic, AsyncAnthropic, BadRequestError, InternalServerError
-from anthropic.types import Message, MessageParam, ToolParam
 
 from holdfast import Engine
-from holdfast.adapters.anthropic import HoldfastMiddleware
 from holdfast.errors import ModelBusyError
 from holdfast.testing.provider import Cut, Events, ScriptedProvider, ScriptedReply, Step, overflow
 from support.adapter_conversations import LIMIT, SUMMARY, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
+from support.lazy import Lazy
+
+if TYPE_CHECKING:
+    import anthropic as sdk
+    from anthropic.types import Message, MessageParam, ToolParam
+
+    from holdfast.adapters import anthropic as adapter
+else:
+    sdk = Lazy("anthropic")
+    adapter = Lazy("holdfast.adapters.anthropic")
 
 TOOLS: list[ToolParam] = [{"name": "lookup", "description": "Look a shelf up.", "input_schema": TOOL["parameters"]}]
 
 
-def client(server: ScriptedProvider, engine: Engine, **options: Any) -> Anthropic:
+def client(server: ScriptedProvider, engine: Engine, **options: Any) -> sdk.Anthropic:
     """A client with memory."""
     limit = options.pop("limit", LIMIT)
-    middleware = [HoldfastMiddleware(engine, session="s1", limit=limit)]
-    return Anthropic(api_key="k", base_url=server.url, middleware=middleware, **options)
+    middleware = [adapter.HoldfastMiddleware(engine, session="s1", limit=limit)]
+    return sdk.Anthropic(api_key="k", base_url=server.url, middleware=middleware, **options)
 
 
-def say(anthropic: Anthropic, history: list[MessageParam], text: str, *, stream: bool = False) -> Message:
+def say(anthropic: sdk.Anthropic, history: list[MessageParam], text: str, *, stream: bool = False) -> Message:
     """Send a user message, run the tools that the model calls, and return the last reply."""
     history.append({"role": "user", "content": text})
     while True:
@@ -49,7 +56,8 @@ def say(anthropic: Anthropic, history: list[MessageParam], text: str, *, stream:
 @pytest.mark.untraced
 def test_a_long_conversation_stays_in_its_window(model_server: ScriptedProvider, engine: Engine) -> None:
     """Many turns with tools, streamed and not: always valid, never over, nothing lost, recalled at the end."""
-    librarian, history = Librarian("anthropic"), list[MessageParam]()
+    librarian = Librarian("anthropic")
+    history: list[MessageParam] = []
     model_server.set_script(librarian)
     anthropic = client(model_server, engine)
     for turn in range(TURNS):
@@ -67,7 +75,7 @@ def test_a_request_without_edits_is_sent_as_it_came(model_server: ScriptedProvid
         "metadata": {"user_id": "u1"},
     }
     model_server.set_script(["hi", "hi"])
-    Anthropic(api_key="k", base_url=model_server.url).messages.create(**arguments)
+    sdk.Anthropic(api_key="k", base_url=model_server.url).messages.create(**arguments)
     client(model_server, engine).messages.create(**arguments)
     without, with_memory = model_server.requests
     assert without.body == with_memory.body
@@ -106,10 +114,10 @@ def test_errors_are_those_of_the_sdk(model_server: ScriptedProvider, engine: Eng
     """An overflow that cannot be helped, and a refusal, raise the SDK's own errors."""
     anthropic = client(model_server, engine, max_retries=0)
     model_server.set_script(lambda _: overflow())
-    with pytest.raises(BadRequestError, match="prompt is too long"):
+    with pytest.raises(sdk.BadRequestError, match="prompt is too long"):
         say(anthropic, [], "hello")
     model_server.set_script([])
-    with pytest.raises(InternalServerError, match="script of the provider is over"):
+    with pytest.raises(sdk.InternalServerError, match="script of the provider is over"):
         say(anthropic, [], "hello")
 
 
@@ -125,7 +133,8 @@ def test_memory_that_fails_does_not_stop_the_agent(
 
 def test_a_stream_that_is_cut_or_left_is_not_archived(model_server: ScriptedProvider, engine: Engine) -> None:
     """Half a reply is no message; the conversation continues."""
-    anthropic, history = client(model_server, engine), list[MessageParam]()
+    anthropic = client(model_server, engine)
+    history: list[MessageParam] = []
     model_server.set_script([Cut(ScriptedReply(text="one two three"), after=4), "whole"])
     with pytest.raises(Exception, match="peer closed"):
         say(anthropic, history, "hello", stream=True)
@@ -141,8 +150,8 @@ def test_the_asynchronous_client(model_server: ScriptedProvider, engine: Engine)
     model_server.set_script(librarian)
 
     async def run() -> None:
-        middleware = [HoldfastMiddleware(engine, session="s1", tenant="anna", limit=LIMIT)]
-        async with AsyncAnthropic(api_key="k", base_url=model_server.url, middleware=middleware) as anthropic:
+        middleware = [adapter.HoldfastMiddleware(engine, session="s1", tenant="anna", limit=LIMIT)]
+        async with sdk.AsyncAnthropic(api_key="k", base_url=model_server.url, middleware=middleware) as anthropic:
             history: list[Any] = []
             for turn in range(16):
                 history.append({"role": "user", "content": question(turn)})
@@ -200,9 +209,9 @@ def test_a_window_that_is_refused_inside_a_stream_is_sent_smaller(
     if is_async:
 
         async def run() -> Message:
-            middleware = [HoldfastMiddleware(engine, session="s1", limit=16_000)]
+            middleware = [adapter.HoldfastMiddleware(engine, session="s1", limit=16_000)]
             async with (
-                AsyncAnthropic(api_key="k", base_url=model_server.url, middleware=middleware) as anthropic,
+                sdk.AsyncAnthropic(api_key="k", base_url=model_server.url, middleware=middleware) as anthropic,
                 anthropic.messages.stream(**arguments) as events,
             ):
                 return await events.get_final_message()

@@ -5,33 +5,47 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-pytest.importorskip("langchain", reason="pip install langchain langchain-openai")
-from langchain.agents import create_agent
-from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
-from langgraph.checkpoint.memory import InMemorySaver
-from openai import BadRequestError
-
 from holdfast import Engine, InputError
-from holdfast.adapters.langchain import HoldfastMiddleware
 from holdfast.errors import ModelBusyError
 from holdfast.testing.provider import Mute, ScriptedProvider, overflow
 from support.adapter_conversations import LIMIT, TURNS, Librarian, archived, check_talk, lookup, question
+from support.lazy import Lazy, skip_without
 from support.waiting import until
+
+skip_without("langchain", install="pip install langchain langchain-openai")
+if TYPE_CHECKING:
+    import langchain_openai
+    import openai
+    from langchain import agents
+    from langchain_core import tools
+    from langgraph.checkpoint import memory as checkpoints
+
+    from holdfast.adapters import langchain as adapter
+else:
+    langchain_openai = Lazy("langchain_openai")
+    openai = Lazy("openai")
+    agents = Lazy("langchain.agents")
+    tools = Lazy("langchain_core.tools")
+    checkpoints = Lazy("langgraph.checkpoint.memory")
+    adapter = Lazy("holdfast.adapters.langchain")
 
 CONFIG: Any = {"configurable": {"thread_id": "s1"}}
 
 
-def open_agent(server: ScriptedProvider, *middleware: HoldfastMiddleware, **tool_options: Any) -> Any:
+def open_agent(server: ScriptedProvider, *middleware: adapter.HoldfastMiddleware, **tool_options: Any) -> Any:
     """An agent with a tool and a checkpointer, on the scripted server."""
-    model = ChatOpenAI(model="gpt-x", api_key="k", base_url=f"{server.url}/v1")  # type: ignore[arg-type]
-    tools = [tool(lookup, **tool_options)]
-    return create_agent(
-        model, tools, system_prompt="You look shelves up.", middleware=middleware, checkpointer=InMemorySaver()
+    model = langchain_openai.ChatOpenAI(model="gpt-x", api_key="k", base_url=f"{server.url}/v1")  # type: ignore[arg-type]
+    lookups = [tools.tool(lookup, **tool_options)]
+    return agents.create_agent(
+        model,
+        lookups,
+        system_prompt="You look shelves up.",
+        middleware=middleware,
+        checkpointer=checkpoints.InMemorySaver(),
     )
 
 
@@ -45,7 +59,7 @@ def test_a_long_conversation_stays_in_its_window(model_server: ScriptedProvider,
     """Many runs with tools, invoked and streamed: always valid, never over, nothing lost, recalled at the end."""
     librarian = Librarian("openai_chat")
     model_server.set_script(librarian)
-    agent = open_agent(model_server, HoldfastMiddleware(engine, limit=LIMIT))
+    agent = open_agent(model_server, adapter.HoldfastMiddleware(engine, limit=LIMIT))
     for turn in range(TURNS):
         if turn % 2:
             for _ in agent.stream({"messages": [("user", question(turn))]}, CONFIG, stream_mode="messages"):
@@ -60,7 +74,7 @@ def test_a_long_conversation_stays_in_its_window(model_server: ScriptedProvider,
 def test_without_edits_the_model_gets_what_it_would_get(model_server: ScriptedProvider, engine: Engine) -> None:
     """Messages that need no edit are passed on as they are; the config names session and user."""
     model_server.set_script(["one", "one", "two", "two"])
-    bare, agent = open_agent(model_server), open_agent(model_server, HoldfastMiddleware(engine))
+    bare, agent = open_agent(model_server), open_agent(model_server, adapter.HoldfastMiddleware(engine))
     config = {"configurable": {"thread_id": "t1", "user_id": "anna"}}
     for text in ("hello", "and?"):
         say(bare, text, config)
@@ -76,7 +90,7 @@ def test_a_window_that_is_refused_is_sent_smaller(model_server: ScriptedProvider
     """An overflow is compacted and sent again; the caller sees only the reply."""
     librarian, is_refused = Librarian("openai_chat"), [True]
     model_server.set_script(librarian)
-    agent = open_agent(model_server, HoldfastMiddleware(engine, limit=100_000))
+    agent = open_agent(model_server, adapter.HoldfastMiddleware(engine, limit=100_000))
     for turn in range(3, 7):
         say(agent, question(turn))
 
@@ -92,7 +106,7 @@ def test_a_window_that_is_refused_is_sent_smaller(model_server: ScriptedProvider
 
 def test_async_errors_retries_and_tools_that_return_directly(model_server: ScriptedProvider, engine: Engine) -> None:
     """Async too: a retry archives once, errors are the SDK's, results without a later model call are archived."""
-    agent = open_agent(model_server, HoldfastMiddleware(engine), return_direct=True)
+    agent = open_agent(model_server, adapter.HoldfastMiddleware(engine), return_direct=True)
     model_server.set_script([ModelBusyError("busy", retry_after=0.01), Librarian("openai_chat")({"tools": []})])
 
     async def run(text: str) -> Any:
@@ -104,7 +118,7 @@ def test_async_errors_retries_and_tools_that_return_directly(model_server: Scrip
         model_server.set_script(librarian)
         runner.run(run(question(5)))
         model_server.set_script(lambda _: overflow())
-        with pytest.raises(BadRequestError, match="maximum context length"):
+        with pytest.raises(openai.BadRequestError, match="maximum context length"):
             runner.run(run("hello"))
     results = [result.text for message in archived(engine.session("s1")) for result in message.results]
     assert results == [lookup(5)]
@@ -113,7 +127,7 @@ def test_async_errors_retries_and_tools_that_return_directly(model_server: Scrip
 
 def test_a_cancelled_run_can_be_repeated(model_server: ScriptedProvider, engine: Engine) -> None:
     """The archive has what the framework's own history has, which keeps the message of the cancelled run."""
-    agent = open_agent(model_server, HoldfastMiddleware(engine))
+    agent = open_agent(model_server, adapter.HoldfastMiddleware(engine))
     model_server.set_script([Mute(), "late"])
 
     async def cancel() -> Any:
@@ -133,8 +147,8 @@ def test_a_cancelled_run_can_be_repeated(model_server: ScriptedProvider, engine:
 
 def test_a_run_without_a_session_is_an_error_with_the_fix(model_server: ScriptedProvider, engine: Engine) -> None:
     """Without a thread id there is no conversation to archive."""
-    model = ChatOpenAI(model="gpt-x", api_key="k", base_url=f"{model_server.url}/v1")  # type: ignore[arg-type]
-    agent: Any = create_agent(model, [], middleware=[HoldfastMiddleware(engine)])
+    model = langchain_openai.ChatOpenAI(model="gpt-x", api_key="k", base_url=f"{model_server.url}/v1")  # type: ignore[arg-type]
+    agent: Any = agents.create_agent(model, [], middleware=[adapter.HoldfastMiddleware(engine)])
     with pytest.raises(InputError, match="thread_id"):
         agent.invoke({"messages": [("user", "hello")]})
 
@@ -144,7 +158,7 @@ def test_a_store_that_is_deleted_keeps_the_limit(
 ) -> None:
     """The newest messages that fit are sent, and the log gives the reason."""
     model_server.set_script(["Fine."])
-    agent = open_agent(model_server, HoldfastMiddleware(engine, limit=16_000))
+    agent = open_agent(model_server, adapter.HoldfastMiddleware(engine, limit=16_000))
     shutil.rmtree(engine._memory.home)
     history = [(role, f"{number} " + "word " * 300) for number in range(60) for role in ("user", "assistant")]
     agent.invoke({"messages": [*history, ("user", "And now?")]}, CONFIG)

@@ -4,34 +4,45 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest
 
-pytest.importorskip("langgraph", reason="pip install langgraph langchain langchain-openai")
-from langchain.agents import create_agent
-from langchain.tools import ToolRuntime, tool
-from langchain_openai import ChatOpenAI
-from langgraph.graph import START, StateGraph
-from langgraph.runtime import Runtime
-from langgraph.store.base import BaseStore, InvalidNamespaceError
-from langgraph.store.memory import InMemoryStore
-
 from holdfast import AsyncEngine, Engine
-from holdfast.adapters.langgraph import HoldfastStore
 from holdfast.messages import ToolCall
 from holdfast.testing.provider import ScriptedProvider, ScriptedReply
+from support.lazy import Lazy, skip_without
+
+skip_without("langgraph", install="pip install langgraph langchain langchain-openai")
+if TYPE_CHECKING:
+    import langchain_openai
+    from langchain import agents, tools
+    from langgraph import graph as graphs
+    from langgraph import runtime as runtimes
+    from langgraph.store import base as stores
+    from langgraph.store import memory
+
+    from holdfast.adapters import langgraph as adapter
+else:
+    langchain_openai = Lazy("langchain_openai")
+    agents = Lazy("langchain.agents")
+    tools = Lazy("langchain.tools")
+    graphs = Lazy("langgraph.graph")
+    runtimes = Lazy("langgraph.runtime")
+    stores = Lazy("langgraph.store.base")
+    memory = Lazy("langgraph.store.memory")
+    adapter = Lazy("holdfast.adapters.langgraph")
 
 ANNA, BOB = ("users", "anna", "food"), ("users", "bob", "food")
 
 
 @pytest.fixture
-def store(engine: Engine) -> HoldfastStore:
+def store(engine: Engine) -> adapter.HoldfastStore:
     """A store in a memory that searches by words."""
-    return HoldfastStore(engine)
+    return adapter.HoldfastStore(engine)
 
 
-def fill(store: BaseStore) -> None:
+def fill(store: stores.BaseStore) -> None:
     """Put items into three namespaces."""
     store.put(ANNA, "likes", {"text": "Anna likes durian very much.", "stars": 5})
     store.put(ANNA, "hates", {"text": "Anna does not eat coriander.", "stars": 1})
@@ -39,7 +50,7 @@ def fill(store: BaseStore) -> None:
     store.put(("docs", "v1"), "guide", {"text": "How to peel a mango.", "stars": 3}, index=False)
 
 
-def answers(store: BaseStore) -> Iterator[Any]:
+def answers(store: stores.BaseStore) -> Iterator[Any]:
     """What a store answers to reads that need no ranking."""
     found = store.get(ANNA, "likes")
     yield found and (found.namespace, found.key, found.value)
@@ -71,9 +82,9 @@ def answers(store: BaseStore) -> Iterator[Any]:
         yield store.list_namespaces(**query)
 
 
-def test_it_answers_as_the_store_of_langgraph_does(store: HoldfastStore) -> None:
+def test_it_answers_as_the_store_of_langgraph_does(store: adapter.HoldfastStore) -> None:
     """Get, search with filters and pages, and namespaces: the same answers, before and after changes."""
-    reference = InMemoryStore()
+    reference = memory.InMemoryStore()
     for one in (store, reference):
         fill(one)
     assert list(answers(store)) == list(answers(reference))
@@ -85,7 +96,7 @@ def test_it_answers_as_the_store_of_langgraph_does(store: HoldfastStore) -> None
     assert list(answers(store)) == list(answers(reference))
 
 
-def test_it_finds_what_matches_a_question(store: HoldfastStore) -> None:
+def test_it_finds_what_matches_a_question(store: adapter.HoldfastStore) -> None:
     """Search ranks by recall within the namespace, and knows only the newest value of an item."""
     fill(store)
     assert store.search(("users",), query="What does Anna not eat?")[0].key == "hates"
@@ -106,7 +117,7 @@ def test_it_finds_what_matches_a_question(store: HoldfastStore) -> None:
     assert len(store.search((), query="durian")) == 1
 
 
-def test_many_earlier_values_do_not_hide_an_item(store: HoldfastStore) -> None:
+def test_many_earlier_values_do_not_hide_an_item(store: adapter.HoldfastStore) -> None:
     """An item whose text matches is found behind any number of better matches that are gone."""
     store.put(ANNA, "target", {"text": "one kiwi among many other words that lower its rank"})
     for number in range(60):
@@ -115,7 +126,7 @@ def test_many_earlier_values_do_not_hide_an_item(store: HoldfastStore) -> None:
     assert [item.key for item in store.search((), query="kiwi")] == ["target"]
 
 
-def test_what_is_deleted_is_gone_and_secrets_are_masked(store: HoldfastStore, engine: Engine) -> None:
+def test_what_is_deleted_is_gone_and_secrets_are_masked(store: adapter.HoldfastStore, engine: Engine) -> None:
     """Nothing of a deleted item is left in the memory; a secret is masked before it is stored."""
     store.put(ANNA, "note", {"text": "the parrot is called Aurelio"})
     store.put(ANNA, "note", {"text": "the parrot is called Bertil"})
@@ -129,13 +140,13 @@ def test_what_is_deleted_is_gone_and_secrets_are_masked(store: HoldfastStore, en
     assert secret not in str(found.value)
 
 
-def test_users_projects_and_wrong_arguments(store: HoldfastStore, engine: Engine) -> None:
+def test_users_projects_and_wrong_arguments(store: adapter.HoldfastStore, engine: Engine) -> None:
     """Users and projects are apart; what LangGraph refuses is refused with its own errors."""
     fill(store)
-    for other in (HoldfastStore(engine, tenant="anna"), HoldfastStore(engine, project="shop")):
+    for other in (adapter.HoldfastStore(engine, tenant="anna"), adapter.HoldfastStore(engine, project="shop")):
         assert other.search((), query="durian") == []
         assert other.list_namespaces() == []
-    with pytest.raises(InvalidNamespaceError):
+    with pytest.raises(stores.InvalidNamespaceError):
         store.put(("a.b",), "k", {})
     with pytest.raises(NotImplementedError, match="TTL"):
         store.put(ANNA, "k", {}, ttl=5)
@@ -147,7 +158,7 @@ def test_it_is_asynchronous_too(engine: Engine) -> None:
     """The asynchronous methods do the same, also with an AsyncEngine."""
 
     async def run() -> None:
-        store = HoldfastStore(AsyncEngine(engine))
+        store = adapter.HoldfastStore(AsyncEngine(engine))
         await store.aput(ANNA, "likes", {"text": "Anna likes durian."})
         found = await store.aget(ANNA, "likes")
         assert found is not None
@@ -165,36 +176,36 @@ class State(TypedDict):
     text: str
 
 
-def test_a_graph_remembers_across_threads(store: HoldfastStore) -> None:
+def test_a_graph_remembers_across_threads(store: adapter.HoldfastStore) -> None:
     """A node of a compiled graph puts and searches through the store that LangGraph hands it."""
 
-    def remember(state: State, runtime: Runtime) -> State:
+    def remember(state: State, runtime: runtimes.Runtime) -> State:
         assert runtime.store is not None
         found = runtime.store.search(ANNA, query=state["text"])
         runtime.store.put(ANNA, str(len(state["text"])), {"text": state["text"]})
         return {"text": found[0].value["text"] if found else ""}
 
-    graph = StateGraph(State)
+    graph = graphs.StateGraph(State)
     graph.add_node("remember", remember)
-    graph.add_edge(START, "remember")
+    graph.add_edge(graphs.START, "remember")
     compiled: Any = graph.compile(store=store)
     assert compiled.invoke({"text": "The cat is called Minka."})["text"] == ""
     assert compiled.invoke({"text": "What is the cat called?"})["text"] == "The cat is called Minka."
 
 
-def test_an_agent_uses_it_in_a_tool(store: HoldfastStore, model_server: ScriptedProvider) -> None:
+def test_an_agent_uses_it_in_a_tool(store: adapter.HoldfastStore, model_server: ScriptedProvider) -> None:
     """`create_agent(..., store=...)`: tools of an agent read and write it, and the result reaches the model."""
 
-    @tool
-    def note(text: str, runtime: ToolRuntime) -> str:
+    @tools.tool
+    def note(text: str, runtime: tools.ToolRuntime) -> str:
         """Note something, and return what was known."""
         assert runtime.store is not None
         found = runtime.store.search(ANNA, query=text)
         runtime.store.put(ANNA, text, {"text": text})
         return "; ".join(item.value["text"] for item in found) or "nothing"
 
-    model = ChatOpenAI(model="gpt-x", api_key="k", base_url=f"{model_server.url}/v1")  # type: ignore[arg-type]
-    agent: Any = create_agent(model, [note], store=store)
+    model = langchain_openai.ChatOpenAI(model="gpt-x", api_key="k", base_url=f"{model_server.url}/v1")  # type: ignore[arg-type]
+    agent: Any = agents.create_agent(model, [note], store=store)
     for number, text in enumerate(("Minka is a cat", "Who is Minka")):
         call = ToolCall(id=f"c{number}", name="note", arguments={"text": text})
         model_server.set_script([ScriptedReply(calls=(call,)), "Done."])

@@ -6,23 +6,32 @@ import asyncio
 import gc
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-
-pytest.importorskip("llm", reason="pip install llm")
-import llm
 from click.testing import CliRunner
-from llm.cli import cli
-from llm.default_plugins.openai_models import AsyncChat, Chat
-from openai import BadRequestError
 
 from holdfast import Engine
-from holdfast.adapters.llm import HoldfastMemory
 from holdfast.errors import ModelBusyError
 from holdfast.testing.provider import Mute, ScriptedProvider, overflow
 from support.adapter_conversations import LIMIT, TURNS, Librarian, archived, check_talk, lookup, question
+from support.lazy import Lazy, skip_without
 from support.waiting import until
+
+skip_without("llm", install="pip install llm")
+if TYPE_CHECKING:
+    import llm
+    import openai
+    from llm import cli as command_line
+    from llm.default_plugins import openai_models as models
+
+    from holdfast.adapters import llm as adapter
+else:
+    llm = Lazy("llm")
+    openai = Lazy("openai")
+    command_line = Lazy("llm.cli")
+    models = Lazy("llm.default_plugins.openai_models")
+    adapter = Lazy("holdfast.adapters.llm")
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 MODELS = """
@@ -50,7 +59,7 @@ def command(model_server: ScriptedProvider, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("OPENAI_API_KEY", "k")
 
     def run(*args: str, input: str = "") -> str:
-        done = CliRunner().invoke(cli, args, input=input, catch_exceptions=False)
+        done = CliRunner().invoke(command_line.cli, args, input=input, catch_exceptions=False)
         assert done.exit_code == 0, done.output
         return done.stdout
 
@@ -86,27 +95,29 @@ def test_a_memory_that_cannot_be_opened_is_reported(command: Any, monkeypatch: p
 
 
 @pytest.fixture
-def model(model_server: ScriptedProvider) -> Chat:
+def model(model_server: ScriptedProvider) -> models.Chat:
     """A model of `llm` on the scripted server."""
-    make: Any = Chat
+    make: Any = models.Chat
     return make(  # type: ignore[no-any-return]
         "gpt-x", model_name="gpt-x", key="k", api_base=f"{model_server.url}/v1", supports_tools=True
     )
 
 
 @pytest.mark.untraced
-def test_a_long_conversation_stays_in_its_window(model_server: ScriptedProvider, engine: Engine, model: Chat) -> None:
+def test_a_long_conversation_stays_in_its_window(
+    model_server: ScriptedProvider, engine: Engine, model: models.Chat
+) -> None:
     """Many turns with tools, streamed and not: always valid, never over, nothing lost, recalled at the end."""
     librarian = Librarian("openai_chat")
     model_server.set_script(librarian)
-    conversation = HoldfastMemory(engine, session="s1", limit=LIMIT).wrap(model).conversation(tools=[lookup])
+    conversation = adapter.HoldfastMemory(engine, session="s1", limit=LIMIT).wrap(model).conversation(tools=[lookup])
     for turn in range(TURNS):
         conversation.chain(question(turn), stream=turn % 2 == 1).text()
     check_talk(model_server, engine.session("s1"), librarian)
 
 
 def test_without_edits_the_model_gets_what_it_would_get(
-    model_server: ScriptedProvider, engine: Engine, model: Chat
+    model_server: ScriptedProvider, engine: Engine, model: models.Chat
 ) -> None:
     """A prompt that needs no edit is passed on itself; the response keeps the prompt of the caller."""
     model_server.set_script(["one", "one", "two", "two"])
@@ -114,7 +125,7 @@ def test_without_edits_the_model_gets_what_it_would_get(
     model.attachment_types = {"image/png"}
     bare, conversation = (
         model.conversation(),
-        HoldfastMemory(engine, session="s1", tenant="anna").wrap(model).conversation(),
+        adapter.HoldfastMemory(engine, session="s1", tenant="anna").wrap(model).conversation(),
     )
     for text in ("hello", "and?"):
         for one in (bare, conversation):
@@ -132,20 +143,24 @@ def test_without_edits_the_model_gets_what_it_would_get(
     ]
 
 
-def test_llm_can_continue_its_own_conversation(model_server: ScriptedProvider, engine: Engine, model: Chat) -> None:
+def test_llm_can_continue_its_own_conversation(
+    model_server: ScriptedProvider, engine: Engine, model: models.Chat
+) -> None:
     """Where the prompt has a history, that of the archive is not added."""
     model_server.set_script(["ok", "ok"])
-    HoldfastMemory(engine, session="s1").wrap(model).prompt("The archive has this.", stream=False).text()
+    adapter.HoldfastMemory(engine, session="s1").wrap(model).prompt("The archive has this.", stream=False).text()
     own = [llm.user("one"), llm.assistant("two"), llm.user("three")]
-    HoldfastMemory(engine, session="s1").wrap(model).prompt(messages=own, stream=False).text()
+    adapter.HoldfastMemory(engine, session="s1").wrap(model).prompt(messages=own, stream=False).text()
     assert texts(model_server.bodies[-1])[:2] == ["one", "two"]
 
 
-def test_a_window_that_is_refused_is_sent_smaller(model_server: ScriptedProvider, engine: Engine, model: Chat) -> None:
+def test_a_window_that_is_refused_is_sent_smaller(
+    model_server: ScriptedProvider, engine: Engine, model: models.Chat
+) -> None:
     """An overflow is compacted and sent again; the caller sees only the reply."""
     librarian, is_refused = Librarian("openai_chat"), [True]
     model_server.set_script(librarian)
-    conversation = HoldfastMemory(engine, session="s1", limit=100_000).wrap(model).conversation(tools=[lookup])
+    conversation = adapter.HoldfastMemory(engine, session="s1", limit=100_000).wrap(model).conversation(tools=[lookup])
     for turn in range(3, 6):
         conversation.chain(question(turn), stream=False).text()
 
@@ -160,21 +175,23 @@ def test_a_window_that_is_refused_is_sent_smaller(model_server: ScriptedProvider
     assert model_server.check() == []
 
 
-def test_errors_retries_and_asynchronous_models(model_server: ScriptedProvider, engine: Engine, model: Chat) -> None:
+def test_errors_retries_and_asynchronous_models(
+    model_server: ScriptedProvider, engine: Engine, model: models.Chat
+) -> None:
     """A retry archives once, a refusal is the SDK's own error, async works, a cancelled prompt can be repeated."""
     model_server.set_script([ModelBusyError("busy", retry_after=0.01), "done"])
-    assert HoldfastMemory(engine, session="s1").wrap(model).prompt("hello").text() == "done"
+    assert adapter.HoldfastMemory(engine, session="s1").wrap(model).prompt("hello").text() == "done"
     assert [message.text for message in archived(engine.session("s1"))] == ["hello", "done"]
     model_server.set_script(lambda _: overflow())
-    with pytest.raises(BadRequestError, match="maximum context length"):
-        HoldfastMemory(engine, session="s2").wrap(model).prompt("hello").text()
+    with pytest.raises(openai.BadRequestError, match="maximum context length"):
+        adapter.HoldfastMemory(engine, session="s2").wrap(model).prompt("hello").text()
 
     async def run() -> None:
-        make: Any = AsyncChat
-        bare: AsyncChat = make(
+        make: Any = models.AsyncChat
+        bare: models.AsyncChat = make(
             "gpt-x", model_name="gpt-x", key="k", api_base=f"{model_server.url}/v1", supports_tools=True
         )
-        conversation = HoldfastMemory(engine, session="s3", limit=5_000).wrap(bare).conversation(tools=[lookup])
+        conversation = adapter.HoldfastMemory(engine, session="s3", limit=5_000).wrap(bare).conversation(tools=[lookup])
         librarian = Librarian("openai_chat")
         model_server.set_script(librarian)
         for turn in range(8):
@@ -196,17 +213,17 @@ def test_errors_retries_and_asynchronous_models(model_server: ScriptedProvider, 
 
 
 def test_attachments_and_thinking_survive_the_archive(
-    model_server: ScriptedProvider, engine: Engine, model: Chat
+    model_server: ScriptedProvider, engine: Engine, model: models.Chat
 ) -> None:
     """What an earlier process sent is sent again: pictures, tool calls and results."""
     librarian = Librarian("openai_chat")
     model.attachment_types = {"image/png"}
     model_server.set_script(librarian)
     picture = llm.Attachment(type="image/png", content=b"\x89PNG\r\n\x1a\n")
-    first = HoldfastMemory(engine, session="s1").wrap(model).conversation(tools=[lookup])
+    first = adapter.HoldfastMemory(engine, session="s1").wrap(model).conversation(tools=[lookup])
     first.chain(question(5), attachments=[picture], stream=False).text()
     before = archived(engine.session("s1"))
-    again = HoldfastMemory(engine, session="s1").wrap(model).conversation(tools=[lookup])
+    again = adapter.HoldfastMemory(engine, session="s1").wrap(model).conversation(tools=[lookup])
     again.chain("Thanks.", stream=False).text()
     *earlier, thanks = model_server.bodies[-1]["messages"]
     assert earlier[:3] == model_server.bodies[1]["messages"]

@@ -5,25 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from openai import AsyncOpenAI, BadRequestError, OpenAI
 
 from holdfast import Engine
-from holdfast.adapters.openai import HoldfastAsyncClient, HoldfastClient
 from holdfast.errors import ModelBusyError
 from holdfast.testing.provider import Events, ScriptedProvider, ScriptedReply, Step, overflow
 from support.adapter_conversations import LIMIT, SUMMARY, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
+from support.lazy import Lazy
+
+if TYPE_CHECKING:
+    import openai as sdk
+
+    from holdfast.adapters import openai as adapter
+else:
+    sdk = Lazy("openai")
+    adapter = Lazy("holdfast.adapters.openai")
 
 
-def client(server: ScriptedProvider, engine: Engine, *, limit: int = LIMIT, **options: Any) -> OpenAI:
+def client(server: ScriptedProvider, engine: Engine, *, limit: int = LIMIT, **options: Any) -> sdk.OpenAI:
     """A client with memory."""
-    http_client = HoldfastClient(engine, session="s1", limit=limit)
-    return OpenAI(api_key="k", base_url=f"{server.url}/v1", http_client=http_client, **options)
+    http_client = adapter.HoldfastClient(engine, session="s1", limit=limit)
+    return sdk.OpenAI(api_key="k", base_url=f"{server.url}/v1", http_client=http_client, **options)
 
 
-def say_chat(openai: OpenAI, history: list[Any], text: str, *, stream: bool = False) -> None:
+def say_chat(openai: sdk.OpenAI, history: list[Any], text: str, *, stream: bool = False) -> None:
     """Send a user message by Chat Completions, and run the tools that the model calls."""
     history.append({"role": "user", "content": text})
     while True:
@@ -41,7 +48,7 @@ def say_chat(openai: OpenAI, history: list[Any], text: str, *, stream: bool = Fa
             return
 
 
-def say_responses(openai: OpenAI, history: list[Any], text: str, *, stream: bool = False) -> None:
+def say_responses(openai: sdk.OpenAI, history: list[Any], text: str, *, stream: bool = False) -> None:
     """Send a user message by Responses, and run the tools that the model calls."""
     history.append({"role": "user", "content": text})
     while True:
@@ -78,9 +85,9 @@ def test_a_request_without_edits_is_sent_as_it_came(model_server: ScriptedProvid
     """Without edits the provider gets what it would get without memory; other requests are not touched."""
     arguments: Any = {"model": "gpt-x", "messages": [{"role": "user", "content": "hello", "name": "ann"}], "seed": 4}
     model_server.set_script(["hi", "hi", "unused"])
-    bare = OpenAI(api_key="k", base_url=f"{model_server.url}/v1", default_headers={"x-mine": "1"})
+    bare = sdk.OpenAI(api_key="k", base_url=f"{model_server.url}/v1", default_headers={"x-mine": "1"})
     bare.chat.completions.create(**arguments)
-    openai = bare.with_options(http_client=HoldfastClient(engine, session="s1"))
+    openai = bare.with_options(http_client=adapter.HoldfastClient(engine, session="s1"))
     openai.chat.completions.create(**arguments)
     without, with_memory = model_server.requests
     assert without.body == with_memory.body
@@ -97,7 +104,7 @@ def test_errors_and_retries_are_those_of_the_sdk(model_server: ScriptedProvider,
     say_chat(openai, [], "hello")
     assert [message.text for message in archived(engine.session("s1"))] == ["hello", "done"]
     model_server.set_script(lambda _: overflow())
-    with pytest.raises(BadRequestError, match="maximum context length"):
+    with pytest.raises(sdk.BadRequestError, match="maximum context length"):
         say_chat(openai, [], "hello")
 
 
@@ -122,8 +129,8 @@ def test_the_asynchronous_client(model_server: ScriptedProvider, engine: Engine)
     model_server.set_script(answer)
 
     async def run() -> None:
-        http_client = HoldfastAsyncClient(engine, session="s1", tenant="anna", limit=LIMIT)
-        async with AsyncOpenAI(api_key="k", base_url=f"{model_server.url}/v1", http_client=http_client) as openai:
+        http_client = adapter.HoldfastAsyncClient(engine, session="s1", tenant="anna", limit=LIMIT)
+        async with sdk.AsyncOpenAI(api_key="k", base_url=f"{model_server.url}/v1", http_client=http_client) as openai:
             history: list[Any] = []
             for turn in range(9):
                 history.append({"role": "user", "content": question(turn)})
@@ -201,9 +208,9 @@ def test_a_window_that_is_refused_inside_a_stream_is_sent_smaller(
     if is_async:
 
         async def run() -> list[Any]:
-            http_client = HoldfastAsyncClient(engine, session="s1", limit=16_000)
+            http_client = adapter.HoldfastAsyncClient(engine, session="s1", limit=16_000)
             url = f"{model_server.url}/v1"
-            async with AsyncOpenAI(api_key="k", base_url=url, max_retries=0, http_client=http_client) as openai:
+            async with sdk.AsyncOpenAI(api_key="k", base_url=url, max_retries=0, http_client=http_client) as openai:
                 return [event async for event in await openai.responses.create(**arguments)]
 
         events = asyncio.run(run())

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic.types
 import pytest
-from openai.types.chat import ChatCompletion
-from openai.types.responses import Response
 
 from holdfast import Engine
 from holdfast.messages import Usage
 from holdfast.providers import Incoming
 from holdfast.settings import Embedding, Settings
+from support.lazy import Lazy
+
+if TYPE_CHECKING:
+    from anthropic import types as anthropic_types
+    from openai.types import chat, responses
+else:
+    anthropic_types = Lazy("anthropic.types")
+    chat = Lazy("openai.types.chat")
+    responses = Lazy("openai.types.responses")
 
 CONTENT: list[dict[str, Any]] = [
     {"type": "thinking", "thinking": "Which file?", "signature": "Sig="},
@@ -36,23 +42,23 @@ ITEMS: list[dict[str, Any]] = [
 ]
 
 
-def message() -> anthropic.types.Message:
+def message() -> anthropic_types.Message:
     """A reply of Anthropic's SDK."""
     usage = {"input_tokens": 12, "output_tokens": 7}
     made = {"id": "msg_01", "type": "message", "model": "m", "stop_reason": "tool_use", "stop_sequence": None}
-    return anthropic.types.Message.model_validate({**made, "role": "assistant", "content": CONTENT, "usage": usage})
+    return anthropic_types.Message.model_validate({**made, "role": "assistant", "content": CONTENT, "usage": usage})
 
 
-def completion() -> ChatCompletion:
+def completion() -> chat.ChatCompletion:
     """A reply of OpenAI's SDK for Chat Completions."""
     reply_message = {"role": "assistant", "content": None, "refusal": None, "tool_calls": [CALL], "annotations": None}
     choice = {"index": 0, "finish_reason": "tool_calls", "message": reply_message}
     made = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m"}
     usage = {"prompt_tokens": 12, "completion_tokens": 7, "total_tokens": 19}
-    return ChatCompletion.model_validate({**made, "choices": [choice], "usage": usage})
+    return chat.ChatCompletion.model_validate({**made, "choices": [choice], "usage": usage})
 
 
-def response() -> Response:
+def response() -> responses.Response:
     """A reply of OpenAI's SDK for Responses."""
     made = {"id": "resp_1", "object": "response", "created_at": 1.0, "model": "m", "status": "completed", "tools": []}
     made |= {"output": ITEMS, "parallel_tool_calls": True, "tool_choice": "auto"}
@@ -61,7 +67,7 @@ def response() -> Response:
         "output_tokens_details": {"reasoning_tokens": 3},
     }
     usage = {"input_tokens": 17, "output_tokens": 7, "total_tokens": 24, **details}
-    return Response.model_validate({**made, "usage": usage})
+    return responses.Response.model_validate({**made, "usage": usage})
 
 
 RESULT: dict[str, dict[str, Any]] = {
@@ -69,41 +75,44 @@ RESULT: dict[str, dict[str, Any]] = {
     "openai_chat": {"role": "tool", "tool_call_id": "c1", "content": "ok"},
     "openai_responses": {"type": "function_call_output", "call_id": "c1", "output": "ok"},
 }
-REPLIES: dict[str, tuple[str, list[Any], list[dict[str, Any]], list[list[Any]]]] = {
-    "Message": (
-        "anthropic",
-        [message()],
-        [{"role": "assistant", "content": SENT_CONTENT}],
-        [
-            [{"role": "assistant", "content": message().content}],
-            [{"role": "assistant", "content": CONTENT}],
-            [message().to_dict()],
-        ],
-    ),
-    "ChatCompletion": (
-        "openai_chat",
-        [completion()],
-        [{"role": "assistant", "tool_calls": [CALL]}],
-        [
-            [completion().choices[0].message],
-            [{"role": "assistant", "content": None, "tool_calls": completion().choices[0].message.tool_calls}],
-            [completion().choices[0].message.model_dump()],
-            [completion().model_dump(mode="json")],  # as an HTTP client returns it
-        ],
-    ),
-    "Response": (
-        "openai_responses",
-        [response()],
-        ITEMS,
-        [
-            list(response().output),
+
+
+def replies() -> dict[str, tuple[str, list[Any], list[dict[str, Any]], list[list[Any]]]]:
+    """By name: the format, the reply, what is sent back of it, and other ways in which a client may send it."""
+    return {
+        "Message": (
+            "anthropic",
+            [message()],
+            [{"role": "assistant", "content": SENT_CONTENT}],
+            [
+                [{"role": "assistant", "content": message().content}],
+                [{"role": "assistant", "content": CONTENT}],
+                [message().to_dict()],
+            ],
+        ),
+        "ChatCompletion": (
+            "openai_chat",
+            [completion()],
+            [{"role": "assistant", "tool_calls": [CALL]}],
+            [
+                [completion().choices[0].message],
+                [{"role": "assistant", "content": None, "tool_calls": completion().choices[0].message.tool_calls}],
+                [completion().choices[0].message.model_dump()],
+                [completion().model_dump(mode="json")],  # as an HTTP client returns it
+            ],
+        ),
+        "Response": (
+            "openai_responses",
+            [response()],
             ITEMS,
-            [{key: item[key] for key in item if key != "status"} for item in ITEMS],
-            [response().model_dump(mode="json")],
-        ],
-    ),
-}
-"""By name: the format, the reply, what is sent back of it, and other ways in which a client may send it."""
+            [
+                list(response().output),
+                ITEMS,
+                [{key: item[key] for key in item if key != "status"} for item in ITEMS],
+                [response().model_dump(mode="json")],
+            ],
+        ),
+    }
 
 
 @pytest.fixture
@@ -114,10 +123,10 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
         yield engine
 
 
-@pytest.mark.parametrize("name", REPLIES)
+@pytest.mark.parametrize("name", ["Message", "ChatCompletion", "Response"])
 def test_a_reply_is_archived_once_however_it_is_sent_back(name: str, engine: Engine) -> None:
     """As the object, as its parts in a dict, or as plain dicts: what is sent is valid, and nothing is there twice."""
-    format_, reply, sent, others = REPLIES[name]
+    format_, reply, sent, others = replies()[name]
     asked = {"role": "user", "content": "Read a.py"}
     engine.session("s").assemble([asked])
     engine.session("s").append(reply)
@@ -132,9 +141,10 @@ def test_a_reply_is_archived_once_however_it_is_sent_back(name: str, engine: Eng
             assert window.report.repairs == ()
 
 
-@pytest.mark.parametrize("returned", [Response.model_validate, dict])
-def test_a_text_that_ends_a_response_is_archived_once(engine: Engine, returned: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("of_sdk", [True, False], ids=["Response", "dict"])
+def test_a_text_that_ends_a_response_is_archived_once(engine: Engine, *, of_sdk: bool) -> None:
     """The reply and its items in the history both have the provider's id, and no call shows that they are the same."""
+    returned: Callable[[Any], Any] = responses.Response.model_validate if of_sdk else dict
     session, history, body = engine.session("s"), list[Any](), response().model_dump(mode="json")
     for turn in range(3):
         history.append({"role": "user", "content": f"Read it, round {turn}."})
@@ -172,9 +182,13 @@ def test_what_a_reply_cost_is_known_and_not_sent_back(engine: Engine) -> None:
     assert row.message.usage.input == 12
 
 
-@pytest.mark.parametrize("reply", [completion(), response(), completion().model_dump(), response().model_dump()])
-def test_the_usage_of_openai_is_known_and_not_sent_back(reply: Incoming, engine: Engine) -> None:
+@pytest.mark.parametrize("is_dumped", [False, True], ids=["sdk", "dict"])
+@pytest.mark.parametrize("make", [completion, response])
+def test_the_usage_of_openai_is_known_and_not_sent_back(
+    make: Callable[[], Any], engine: Engine, *, is_dumped: bool
+) -> None:
     """It is outside of the messages of a reply, whether an SDK or an HTTP client returned it."""
+    reply: Incoming = make().model_dump() if is_dumped else make()
     session = engine.session("s")
     session.append([{"role": "user", "content": "Read a.py."}, reply])
     last = session.get(range(1, 9))[-1].message

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pytest
-from anthropic import Anthropic, APIStatusError
-from anthropic.types import ToolParam
 
 from holdfast import figures
 from holdfast.messages import Usage
 from holdfast.models.scripted import ScriptedReply
 from holdfast.store.base import Scope, TurnFigures
 from holdfast.testing.provider import Raw, overflow
+from support.lazy import Lazy
 
 from .conftest import OWNER, Running, Start
+
+if TYPE_CHECKING:
+    import anthropic
+    from anthropic.types import ToolParam
+
+else:
+    anthropic = Lazy("anthropic")
 
 LS: ToolParam = {"name": "ls", "description": "List a folder.", "input_schema": {"type": "object", "properties": {}}}
 USAGE = Usage(input=40, output=7, cache_read=120, cache_write=3)
@@ -23,7 +30,7 @@ USAGE = Usage(input=40, output=7, cache_read=120, cache_write=3)
 def ask(server: Running, text: str, *, stream: bool = False) -> None:
     """Send a request to the proxy as Claude Code does."""
     headers = {"x-claude-code-session-id": "s1", **OWNER}
-    with Anthropic(base_url=server.url, api_key="key", max_retries=0, default_headers=headers) as client:
+    with anthropic.Anthropic(base_url=server.url, api_key="key", max_retries=0, default_headers=headers) as client:
         if not stream:
             client.messages.create(
                 model="claude-x", max_tokens=100, messages=[{"role": "user", "content": text}], tools=[LS]
@@ -50,7 +57,7 @@ def test_a_session_has_the_host_that_sends_its_requests(start: Start, headers: d
     with start([ScriptedReply(text="5433"), ScriptedReply(text="5433")]) as server:
         for agent in (headers.get("user-agent", "Anthropic/Python 1.0"), "other/1.0"):
             sent = {**headers, **OWNER, "user-agent": agent}
-            with Anthropic(base_url=server.url, api_key="key", max_retries=0, default_headers=sent) as client:
+            with anthropic.Anthropic(base_url=server.url, api_key="key", max_retries=0, default_headers=sent) as client:
                 client.messages.create(
                     model="claude-x", max_tokens=100, messages=[{"role": "user", "content": "端口?"}], tools=[LS]
                 )
@@ -81,7 +88,7 @@ def test_an_error_of_the_provider_is_a_refused_turn(start: Start) -> None:
     """It has no usage, and so no price."""
     error = Raw(429, {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}})
     with start([error]) as server:
-        with pytest.raises(APIStatusError):
+        with pytest.raises(anthropic.APIStatusError):
             ask(server, "Which port?")
         (turn,) = read(server)
         assert turn.is_refused
@@ -91,6 +98,6 @@ def test_an_error_of_the_provider_is_a_refused_turn(start: Start) -> None:
 def test_a_window_that_was_refused_as_too_large_is_counted(start: Start) -> None:
     """Whether or not a smaller one follows."""
     with start([overflow(requested=2_000, limit=1_000), "Now it fits."]) as server:
-        with suppress(APIStatusError):
+        with suppress(anthropic.APIStatusError):
             ask(server, "words " * 900)
         assert read(server)[0].is_refused

@@ -10,13 +10,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import httpx2 as httpx
 import pytest
-from anthropic import Anthropic, AnthropicError, APIStatusError
-from anthropic.types import ToolParam
-from openai import OpenAI
 
 from holdfast import Engine, providers
 from holdfast.messages import ToolCall
@@ -28,16 +25,26 @@ from holdfast.testing.provider import Cut, Raw, Step, overflow
 from holdfast.tokens import count_messages
 from support import patient
 from support.failing_stores import FAULTS
+from support.lazy import Lazy
 from support.waiting import until
 
 from .conftest import OWNER, TOKEN, Start
+
+if TYPE_CHECKING:
+    import anthropic as anthropic_sdk
+    import openai as openai_sdk
+    from anthropic.types import ToolParam
+
+else:
+    anthropic_sdk = Lazy("anthropic")
+    openai_sdk = Lazy("openai")
 
 MODEL = "claude-x"
 SMALL = Settings(model=ModelSettings(context_tokens=20_000))
 LS: ToolParam = {"name": "ls", "description": "List a folder.", "input_schema": {"type": "object", "properties": {}}}
 
 
-_OPENED: list[Anthropic] = []
+_OPENED: list[anthropic_sdk.Anthropic] = []
 
 
 @pytest.fixture(autouse=True)
@@ -48,18 +55,18 @@ def _close_clients() -> Iterator[None]:
         _OPENED.pop().close()
 
 
-def anthropic(url: str, session: str = "s1") -> Anthropic:
+def anthropic(url: str, session: str = "s1") -> anthropic_sdk.Anthropic:
     """Open a client of the owner that names its session as Claude Code does."""
     headers = {"x-claude-code-session-id": session, **OWNER}
-    client = Anthropic(base_url=url, api_key="key", max_retries=0, default_headers=headers)
+    client = anthropic_sdk.Anthropic(base_url=url, api_key="key", max_retries=0, default_headers=headers)
     _OPENED.append(client)
     return client
 
 
-def openai(url: str, session: str = "s1") -> OpenAI:
+def openai(url: str, session: str = "s1") -> openai_sdk.OpenAI:
     """Open a client of the owner that names its session as Codex does."""
     headers = {"session-id": session, **OWNER}
-    return OpenAI(base_url=f"{url}/v1", api_key="key", max_retries=0, default_headers=headers)
+    return openai_sdk.OpenAI(base_url=f"{url}/v1", api_key="key", max_retries=0, default_headers=headers)
 
 
 def texts(engine: Engine, session: str = "s1") -> list[str]:
@@ -222,7 +229,7 @@ class TestAnthropic:
         with start(
             [Raw(429, {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}})]
         ) as server:
-            with pytest.raises(APIStatusError) as caught:
+            with pytest.raises(anthropic_sdk.APIStatusError) as caught:
                 anthropic(server.url).messages.create(
                     model=MODEL, max_tokens=10, messages=[{"role": "user", "content": "hi"}], tools=[LS]
                 )
@@ -233,7 +240,7 @@ class TestAnthropic:
         history: list[Any] = [{"role": role, "content": "hi"} for role in ("user", "assistant", "user")]
         refusal = overflow(requested=8_001, limit=8_000)
         with start(lambda _: refusal, settings=SMALL) as server, anthropic(server.url) as client:
-            with pytest.raises(APIStatusError, match="too long"):
+            with pytest.raises(anthropic_sdk.APIStatusError, match="too long"):
                 client.messages.create(model=MODEL, max_tokens=10_000, messages=history, tools=[LS])
             assert len(server.provider.bodies) == 1
 
@@ -269,7 +276,7 @@ class TestAnthropic:
             asked = client.messages.stream(
                 model=MODEL, max_tokens=100, messages=[{"role": "user", "content": "Go."}], tools=[LS]
             )
-            with suppress(httpx.HTTPError, AnthropicError), asked as stream:
+            with suppress(httpx.HTTPError, anthropic_sdk.AnthropicError), asked as stream:
                 for event in stream:
                     if event.type == "input_json":  # the last one
                         received.set()
@@ -394,7 +401,7 @@ class TestSessions:
     def test_a_client_without_a_session_is_recognised_by_its_history(self, start: Start) -> None:
         with (
             start(["One.", "Two.", "Three."]) as server,
-            OpenAI(base_url=f"{server.url}/v1", api_key="key", max_retries=0) as client,
+            openai_sdk.OpenAI(base_url=f"{server.url}/v1", api_key="key", max_retries=0) as client,
         ):
             history: list[Any] = [{"role": "user", "content": "hello"}]
             first = client.chat.completions.with_raw_response.create(model="m", messages=history)

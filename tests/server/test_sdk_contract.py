@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx2 as httpx
-import openai
 import pytest
 
 from holdfast import Engine
@@ -19,9 +17,17 @@ from holdfast.server.app import create_app
 from holdfast.server.upstreams import Upstreams
 from holdfast.settings import ModelSettings, Settings
 from holdfast.testing.provider import Events, Raw, ScriptedProvider
+from support.lazy import Lazy
 from support.waiting import PATIENCE
 
 from .conftest import OWNER, OWNER_TOKEN, TOKEN, Running, serve
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+else:
+    anthropic = Lazy("anthropic")
+    openai = Lazy("openai")
 
 CALLS = (ToolCall(id="call_a", name="ls", arguments={"path": "/"}), ToolCall(id="call_b", name="ls", arguments={}))
 PIXEL = base64.b64encode(bytes(range(256))).decode()

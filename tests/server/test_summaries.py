@@ -5,21 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
 import pytest
-from openai import OpenAI
 
 from holdfast.models.scripted import ScriptedReply
 from holdfast.server.summaries import complete_body, complete_stream
 from holdfast.testing.provider import Events, Raw, Wire, wire_of_path
 from support import patient
+from support.lazy import Lazy
 from support.waiting import PATIENCE
 from support.wrong_values import change_each_value
 
 from .conftest import OWNER, Running, Start
 from .test_proxy import LS, MODEL, SMALL, anthropic, texts
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = Lazy("openai")
 
 ASKED = {
     "claude": "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\n"
@@ -59,7 +64,7 @@ class TestHosts:
 
     def test_the_sdk_of_codex_reads_a_completed_summary(self, start: Start) -> None:
         """In the deltas, in the finished item, and in the whole response."""
-        with start([USELESS, USELESS]) as server, OpenAI(base_url=f"{server.url}/v1", api_key="k") as client:
+        with start([USELESS, USELESS]) as server, openai.OpenAI(base_url=f"{server.url}/v1", api_key="k") as client:
             asked: Any = [*HISTORY, {"role": "user", "content": ASKED["codex"]}]
             events: list[Any] = list(
                 client.responses.create(model="gpt-5", input=asked, stream=True, extra_headers={"session-id": "s1"})
