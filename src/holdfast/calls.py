@@ -6,11 +6,13 @@ import math
 import random
 import time
 from collections.abc import Callable, Hashable
-from contextvars import copy_context
+from contextlib import suppress
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import cache
+from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import ssl
@@ -20,6 +22,11 @@ T = TypeVar("T")
 
 Clock = Callable[[], float]
 """Returns the time in seconds, from any starting point."""
+IDLE_SECONDS: Final = 10.0
+"""How long a thread of a `Watchdog` waits for the next call."""
+
+_Queue: TypeAlias = "SimpleQueue[tuple[Context, Callable[[], Any], Future[Any]] | None]"
+"""Gives a thread its calls; None ends it."""
 
 
 def hide_keys(url: str) -> str:
@@ -128,11 +135,16 @@ def start_thread(call: Callable[[], T], *, name: str) -> Future[T]:
     return future
 
 
-def _run(call: Callable[[], T], future: Future[T]) -> None:
+def _run(call: Callable[[], T], future: Future[T], end_call: Callable[[], None] = lambda: None) -> None:
+    """Make a call. `end_call` is called before its result can be read."""
     try:
-        future.set_result(call())
+        result = call()
     except BaseException as error:  # noqa: BLE001 - the error is raised where the result is read
+        end_call()
         future.set_exception(error)
+    else:
+        end_call()
+        future.set_result(result)
     finally:
         # An error refers to this frame, and the future to the error. If the frame refers to the future, that is a
         # cycle, which keeps all that the call worked on until the garbage collector runs.
@@ -142,12 +154,14 @@ def _run(call: Callable[[], T], future: Future[T]) -> None:
 class Watchdog:
     """Runs calls that may hang, and stops waiting for one that takes too long.
 
-    Each call has a thread of its own, because one that hangs cannot be ended.
+    Each call has a thread for itself, because one that hangs cannot be ended. A thread whose call has returned takes
+    the next one: starting one takes as long as a small call.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._given_up: list[tuple[Hashable, Future[Any]]] = []
+        self._idle: list[_Queue] = []  # of the threads that wait for a call
 
     def hanging(self) -> list[Hashable]:
         """Return what each call is about that was given up and has not returned yet."""
@@ -161,10 +175,9 @@ class Watchdog:
         Raises:
             DeadlineError: It takes longer than `seconds`.
         """
-        from concurrent.futures import wait  # noqa: PLC0415 - as above
-
-        future = start_thread(call, name=name)
-        wait([future], timeout=seconds)
+        future = self._start(call, name=name)
+        with suppress(TimeoutError):  # of the wait: an error of the call is returned, and not raised
+            future.exception(timeout=seconds)
         if not future.done():
             with self._lock:
                 self._given_up.append((about, future))
@@ -173,6 +186,48 @@ class Watchdog:
             return future.result()
         finally:
             del future  # as in `_run`
+
+    def close(self) -> None:
+        """End the threads that wait for a call."""
+        with self._lock:
+            while self._idle:
+                self._idle.pop().put(None)
+
+    def _start(self, call: Callable[[], T], *, name: str) -> Future[T]:
+        from concurrent.futures import Future  # noqa: PLC0415 - as above
+
+        future: Future[T] = Future()
+        queue: _Queue | None = None
+        with self._lock:
+            if self._idle:
+                queue = self._idle.pop()
+        if queue is None:
+            queue = SimpleQueue()
+            Thread(target=self._work, args=(queue,), name=name, daemon=True).start()
+        queue.put((copy_context(), call, future))
+        return future
+
+    def _work(self, queue: _Queue) -> None:
+        """Make the calls of one thread until none has come for a while."""
+
+        def end_call() -> None:
+            with self._lock:
+                self._idle.append(queue)
+
+        while True:
+            try:
+                task = queue.get(timeout=IDLE_SECONDS)
+            except Empty:
+                with self._lock:
+                    if queue in self._idle:
+                        self._idle.remove(queue)
+                        return
+                continue  # a call comes
+            if task is None:
+                return
+            context, call, future = task
+            context.run(_run, call, future, end_call)
+            del task, context, call, future  # what the call worked on is not kept until the next one
 
 
 @cache

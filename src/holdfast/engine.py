@@ -247,6 +247,7 @@ class Engine:
                 Watchdog().run(self._memory.close, seconds=CLOSE_SECONDS, name="holdfast-close")
         else:
             self._memory.close()
+        self._watchdog.close()
 
     def _end_sessions(self) -> None:
         """Mark the sessions that were used, so that a later process reads what is left of them."""
