@@ -419,7 +419,6 @@ class Session:
             doing = "compact"
             with steps.measure("compact"):
                 self._compact_if_due(is_recalling=request.is_recalling)
-            self._resources.notify()
             doing = "plan"
             earlier_warnings = tuple(self._warnings)
             window = self._resources.ask_memory(
@@ -434,6 +433,8 @@ class Session:
             self._leave_hanging_call()
             return self._assemble_without_memory(messages, request, format=format, reason=f"{doing}: {error}")
         del self._warnings[: len(earlier_warnings)]
+        if window.report.changes:  # facts may be read from what left the window
+            self._resources.notify()
         return window
 
     def _assemble_archived(
@@ -608,31 +609,26 @@ class Session:
         caller = _get_caller()
         masks = self._state.history.mask_reply_ahead(messages, format=format)
 
+        now = self._resources.memory.clock()
+
         def append(state: _State) -> tuple[AppendResult, list[Message]]:
             appended, new = state.history.append(messages, format=format, caller=caller, after=after, masks=masks)
             if is_broken:
                 state.history.exclude_broken(appended)
+            state.timeline.calibrate(new)
+            with suppress(HoldfastError):  # only a figure is missing
+                state.timeline.record_reply(new, appended[len(appended) - len(new) :], place=after, now=now)
             return appended, new
 
         with self._lock:
             result, new = self._ask_memory(append, messages=len(messages))
-            self._state.timeline.calibrate(new)
-            self._record_reply(new, result[len(result) - len(new) :], after=after)
             coming = 0
             for message in new:
                 coming += count_message(message, count=self._resources.count)
             self._compact_if_due(coming=coming)
             self._mark_in_use()
-        self._resources.notify()
+        self._resources.notify()  # now, and not for the request: the vectors of both are made at once
         return result
-
-    def _record_reply(self, messages: Sequence[Message], numbers: Sequence[int], *, after: str | None) -> None:
-        """Record which message is the reply to the last request, and how long it took. The caller holds the lock."""
-        now = self._resources.memory.clock()
-        with suppress(HoldfastError):  # only a figure is missing
-            self._ask_memory(
-                lambda state: state.timeline.record_reply(messages, numbers, place=after, now=now), messages=0
-            )
 
     def _note_reply_time(self, milliseconds: int, *, place: str) -> None:
         """Remember how long a model took for a reply that is archived later."""
