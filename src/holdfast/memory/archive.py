@@ -17,7 +17,7 @@ import re
 import unicodedata
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from holdfast import patterns
@@ -149,13 +149,19 @@ def append(
         if _are_known(keys, found):
             return [found.numbers[key.digest][key.nonce] for key in keys], keys
     hints = replace(_read_hints(store, scope, messages, keys, found), forms=forms)
-    passages = [tuple(passages_of(message, marks)) for message in messages]
+    passages: dict[Key, tuple[PassageText, ...]] = {}
+    for message, key in zip(messages, keys, strict=True):
+        if not _is_known(key, found):  # a client sends the last reply again: it has its passages
+            passages[key] = tuple(passages_of(message, marks))
 
     def make_rows(known: Known) -> list[MessageRow]:
         """Identify the messages again: no other writer comes between this and the rows."""
         keys[:] = identify(messages, known=known, before=before, place=place, placing=placing, hints=hints)
         rows: list[MessageRow] = []
-        for message, key, texts in zip(messages, keys, passages, strict=True):
+        for message, key in zip(messages, keys, strict=True):
+            texts = passages.get(key, ())
+            if key not in passages and not _is_known(key, known):  # another process has forgotten it meanwhile
+                texts = tuple(passages_of(message, marks))
             row_message = message
             for form in forms.get(message.digest, ()):
                 if form.digest == key.digest:  # the archived form of a reply does not change
@@ -534,14 +540,22 @@ class Masks:
     """Messages that were masked in advance, before the lock of their session is acquired."""
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
-        self._made = {_hash_stored(message): mask(message) for message in messages}
+        self._made = {id(message): (message, mask(message)) for message in messages}
 
     def mask(self, message: Message) -> Message:
         """Return the masked message; mask it now if it was not masked in advance or has changed since."""
         if not self._made:
             return mask(message)
-        made = self._made.get(_hash_stored(message))
-        return mask(message) if made is None else made
+        made = self._made.get(id(message))  # of a message that is kept here, so that no other one can have its id
+        if made is not None:
+            return made[1]
+        masked = self._by_content.get(_hash_stored(message))
+        return mask(message) if masked is None else masked
+
+    @cached_property
+    def _by_content(self) -> dict[bytes, Message]:
+        """The masked messages for those that were read twice."""
+        return {_hash_stored(message): masked for message, masked in self._made.values()}
 
 
 NO_MASKS: Final = Masks()
