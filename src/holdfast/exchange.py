@@ -213,6 +213,8 @@ def _find_identity(body: Json) -> str:
 
 def _has_same_parts(messages: Sequence[Message], window: Sequence[Message]) -> bool:
     """Return whether a window has the parts of the messages, even if a system message has moved or is the user's."""
+    if [message.parts for message in messages] == [message.parts for message in window]:
+        return True
     system = [message.parts for message in messages if message.role == "system"]
     before = [message.parts for message in messages if message.parts not in system]
     after = [message.parts for message in window if message.parts not in system]

@@ -56,6 +56,8 @@ class Item:
     @property
     def blocks(self) -> tuple[Block, ...]:
         """What memory put next to the message, in the order in which it is sent."""
+        if self.block is None and self.overview is None:  # most have none, and every turn asks all of them
+            return ()
         return tuple(block for block in (self.overview, self.block) if block is not None)
 
     @property
@@ -68,6 +70,8 @@ class Item:
     @property
     def total(self) -> int:
         """The tokens of the item with its blocks."""
+        if self.block is None and self.overview is None:
+            return self.tokens
         return self.tokens + sum(block.tokens for block in self.blocks)
 
     @property
@@ -90,7 +94,7 @@ def make_items(messages: Sequence[Message], numbers: Sequence[int], *, count: To
 
 def tokens(items: Iterable[Item]) -> int:
     """Return the tokens of a window."""
-    return sum([item.tokens if item.block is None and item.overview is None else item.total for item in items])
+    return sum([item.total for item in items])
 
 
 # --- changes -----------------------------------------------------------------

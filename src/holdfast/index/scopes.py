@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from holdfast.errors import InputError
 from holdfast.index.database import Database, Rows
@@ -97,6 +97,14 @@ class Scopes:
     def load(self, db: Database) -> None:
         """Read the scopes that are not known yet; a missing or damaged one is a ValueError."""
         self.add(db, self.find_new(db))
+
+    def load_for(self, db: Database, rows: Sequence[Sequence[Any]]) -> None:
+        """Read the scopes that are not known yet if one of these rows, of which each has its scope second, is in one.
+
+        Scopes are hardly ever new, and a turn reads rows ten times.
+        """
+        if any(row[1] >= len(self) for row in rows):
+            self.load(db)
 
     def find_new(self, db: Database) -> Rows:
         """Select the scopes that are not known yet, for `add`."""

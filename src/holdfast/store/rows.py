@@ -236,17 +236,19 @@ def has_passages(db: Tables, scope: Scope, *, across: Across, without_messages: 
 
 def read_any_passages(db: Tables, numbers: Sequence[int]) -> list[PassageText]:
     """Read passages of any scope by their number in the tables, oldest first."""
-    db.cache.scopes.load(db)
     wanted, values = db.among("number", numbers)
     query = f"SELECT {_COLUMNS['passage']} FROM passages WHERE {db.own}{wanted} ORDER BY number"
-    return _decode_passages(db, db.execute(query, values).fetchall())
+    stored = db.execute(query, values).fetchall()
+    db.cache.scopes.load_for(db, stored)
+    return _decode_passages(db, stored)
 
 
 def read_any_jobs(db: Tables, name: str, *, limit: int) -> list[Job]:
     """Read jobs of a kind and any scope, oldest first."""
-    db.cache.scopes.load(db)
     query = f"SELECT {_COLUMNS['job']} FROM jobs WHERE {db.own}kind = ? ORDER BY id"
-    readable = _decode_each(db, "job", db.execute(query, (name,)), _decode_job)
+    stored = db.execute(query, (name,)).fetchall()
+    db.cache.scopes.load_for(db, stored)
+    readable = _decode_each(db, "job", stored, _decode_job)
     return list(islice(readable, limit))
 
 
@@ -260,11 +262,8 @@ def _read(
     keys: Sequence[str] | None = None,
 ) -> list[T]:
     condition, values = where(db, kind, select, name=name, keys=keys)
-    # Both statements are sent before either is read: a server answers them in one round trip.
-    new_scopes = db.cache.scopes.find_new(db)
-    found = db.execute(f"SELECT {_COLUMNS[kind]} FROM {kind}s WHERE {condition}", values)
-    db.cache.scopes.add(db, new_scopes)
-    stored = found.fetchall()
+    stored = db.execute(f"SELECT {_COLUMNS[kind]} FROM {kind}s WHERE {condition}", values).fetchall()
+    db.cache.scopes.load_for(db, stored)
     rows = decode(db, stored)
     if select.newest:
         rows.reverse()
