@@ -174,6 +174,42 @@ class TestAnswers:
         assert "mark.svg" in memory.recall(("What did we do about the logo last month?",), scope=HERE).block
         assert not memory.recall(("What did we do about the whales last month?",), scope=HERE).sessions
 
+    @pytest.mark.parametrize(
+        "question",
+        [
+            "What did we decide three days ago?",
+            "List all decisions so far.",
+            "到目前为止我们都做了哪些决定？",
+            "これまでに決めたことを全部教えて",
+            "지금까지 결정한 것을 모두 알려 줘",
+        ],
+    )
+    def test_all_decisions_and_nothing_else(self, memory: Memory, question: str) -> None:
+        """Also those that a person words as a rule; work that was asked for and done is not decided."""
+        decided = [
+            "Let's go with NATS for the events.",
+            "We picked Postmark over SendGrid.",
+            "Never run migrations on the replica.",
+            "Decision: the audit log is append-only.",
+            "We agreed to release on Wednesdays.",
+            "From now on, all amounts are in cents.",
+            "我们决定用 Valkey 存会话。",
+        ]
+        talk: list[Message] = []
+        for number, sentence in enumerate(decided):
+            talk += [user(f"Look at module {number}. {sentence}"), reply(f"I changed two lines in module {number}.")]
+        hold(memory, "long", *talk, days=3)
+        block = memory.recall((question,), scope=HERE).block
+        assert [sentence for sentence in decided if sentence not in block] == []
+        assert "Look at module 3" not in block
+
+    def test_a_request_of_another_day_is_no_title(self, memory: Memory) -> None:
+        """A session may go on for days."""
+        hold(memory, "long", user("Please fix the login page."), reply("The login page is fixed."), days=6)
+        hold(memory, "long", user("Please write the exporter."), reply("The exporter is done."), days=3)
+        (line,) = memory.recall(("What did we do three days ago?",), scope=HERE).sessions
+        assert (line.title, line.outcome) == ("Please write the exporter.", "The exporter is done.")
+
     def test_a_session_by_its_subject(self, memory: Memory) -> None:
         found = memory.recall(("When did we last work on the logo?",), scope=HERE)
         assert [line.scope.session for line in found.sessions] == ["logo"]

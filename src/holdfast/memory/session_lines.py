@@ -27,7 +27,7 @@ _ECHO: Final = "echo"
 """The model that only repeats what it would have sent: nothing came of that."""
 _LAST_READ: Final = 24
 """Messages at the end of a session that are read for what came of it."""
-_MAX_PERIOD_READ: Final = 200
+_MAX_PERIOD_READ: Final = 600
 """Messages of a period that are read at most."""
 _MIN_SENTENCE: Final = 12
 """The letters of the shortest sentence that says what came of a session; see `weigh_letters`."""
@@ -99,6 +99,11 @@ def describe_period(
     title = find_request(store, span.scope, has_excluded=False)
     if title is not None and title.message in shown:
         title = None
+    if title is not None:
+        first = store.read_messages(Select(scope=span.scope, ids=(title.message,)))
+        # A session may have gone on for days after its first request.
+        if not any(since <= (row.message.timestamp or 0) < until for row in first):
+            title = None
     time = max(row.message.timestamp or 0 for row in rows)
     line = _make_line(span, title, rows, time=time, max_chars=MAX_KEY_CHARS)
     if line is None:
@@ -275,3 +280,15 @@ def weigh(sentence: str, role: str) -> float:
     if role == "user":
         return 1.0
     return 0.5
+
+
+def weigh_decision(sentence: str, role: str) -> float:
+    """Score a sentence by what it decides; 0 if it decides nothing. A person decides, an assistant repeats it."""
+    if signals.is_question(sentence):
+        return 0.0
+    is_decision = signals.has_signal(sentence, "decision", "choice", "correction", "remember")
+    if role != "user":
+        return 1.0 if is_decision else 0.0
+    if is_decision or signals.classify_sentence(sentence) is not None:
+        return 3.0
+    return 2.0 if signals.has_signal(sentence, "rule", "preference") else 0.0

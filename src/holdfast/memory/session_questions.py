@@ -16,7 +16,7 @@ import numpy as np
 
 from holdfast.memory.archive import unwrap
 from holdfast.memory.query import RecallQuery, asks_something, weigh_terms
-from holdfast.memory.session_lines import Rank, SessionLine, describe_period, weigh
+from holdfast.memory.session_lines import Rank, SessionLine, describe_period, weigh, weigh_decision
 from holdfast.moments import local
 from holdfast.patterns import compile_once, load
 from holdfast.search.dates import Range
@@ -37,6 +37,8 @@ MAX_KEYS: Final = 12
 """The sentences of all sessions together, in addition to title and outcome,"""
 MAX_KEYS_EACH: Final = 4
 """and of one of several."""
+MAX_DECISIONS: Final = 24
+"""The sentences of a session for a question that asks for decisions."""
 _MAX_PASSAGES: Final = 40
 """The passages about a subject whose sessions are compared."""
 _MIN_SHARE: Final = 0.5
@@ -56,10 +58,12 @@ class SessionQuestion:
     Attributes:
         periods: When they were; none for any time.
         subject: What they are about; empty for anything.
+        is_about_decisions: Whether it asks for what was decided in them, and not for what was done.
     """
 
     periods: tuple[Range, ...] = ()
     subject: str = ""
+    is_about_decisions: bool = False
 
 
 LAST_SESSION: Final = SessionQuestion()
@@ -81,15 +85,18 @@ def read_question(text: str, *, now: int | None) -> SessionQuestion | None:
 def _read_sentence(question: str, *, now: int | None) -> SessionQuestion | None:
     if not question:
         return None
+    is_about_decisions = _has("decisions", question)
     if not (asks_something(question) or _has("request", question)):  # "That last session went well."
         return None
     subject = _find_subject(question)
     is_about_activity = _has("activity", question)
-    if now is not None and (is_about_activity or subject or _has("session", question)):
+    if now is not None and (is_about_activity or is_about_decisions or subject or _has("session", question)):
         periods = find_periods(question, now=now)
+        if not periods and is_about_decisions and _has("all_time", question):
+            periods = [_ALL_TIME]
         rest = subject or _find_rest(question)
         if periods and len(rest.split()) <= _MAX_SUBJECT_WORDS:
-            return SessionQuestion(periods=tuple(periods), subject=rest)
+            return SessionQuestion(periods=tuple(periods), subject=rest, is_about_decisions=is_about_decisions)
     if subject:
         return SessionQuestion(subject=subject)
     if _has("last", question) and (is_about_activity or _has("whole", question)):
@@ -129,6 +136,8 @@ def _add_periods(store: Store, query: RecallQuery, question: SessionQuestion) ->
         return replace(query, sessions=tuple(lines), more_sessions=more, is_listing=not question.subject)
     others = [span for span, _ in parts if span.scope != query.scope]
     if not query.across or (question.subject and others):  # passages may say something about it
+        return query
+    if question.periods == (_ALL_TIME,):
         return query
     note = _say_none(store, query, question.periods, has_own=bool(parts))
     return replace(query, no_sessions=note, is_listing=not question.subject)
@@ -178,6 +187,9 @@ def _find_rest(question: str) -> str:
     """Return the words of a question that are neither a period nor part of asking."""
     table = load("questions")["sessions"]
     rest = remove_periods(question)
+    if _has("decisions", question):
+        rest = _compile(table["all_time"]).sub(" ", rest)
+        rest = _compile(table["decisions"]).sub(" ", rest)
     if not rest.isascii():
         rest = _compile(table["activity"]).sub(" ", rest)
         rest = _compile(table["session"]).sub(" ", rest)
@@ -202,6 +214,10 @@ def _describe_periods(
 ) -> tuple[list[SessionLine], int]:
     """Describe what sessions have in some periods, of a subject only those that name it; and count those not read."""
     each = max(1, min(MAX_KEYS_EACH, MAX_KEYS // max(1, len(parts))))
+    weigh_one = weigh
+    if question.is_about_decisions:
+        each = MAX_DECISIONS
+        weigh_one = weigh_decision
     wanted = frozenset(weigh_terms((question.subject,))) if question.subject else frozenset()
     lines: list[SessionLine] = []
     for place, (span, (since, until)) in enumerate(parts):
@@ -214,7 +230,7 @@ def _describe_periods(
             until=until,
             shown=query.shown.messages,
             max_keys=each,
-            rank=_make_rank(wanted, is_required=bool(wanted)),
+            rank=_make_rank(wanted, is_required=bool(wanted), weigh_one=weigh_one),
         )
         if line is not None and not _only_asks(line, now=query.now) and (not wanted or _names(line, wanted)):
             lines.append(line)
@@ -285,14 +301,15 @@ def _only_asks(line: SessionLine, *, now: int | None) -> bool:
     return not line.outcome and not line.keys and read_question(line.title, now=now) is not None
 
 
-def _make_rank(wanted: frozenset[str], *, is_required: bool) -> Rank:
+def _make_rank(wanted: frozenset[str], *, is_required: bool, weigh_one: Rank = weigh) -> Rank:
     """Make the score of a sentence: how much it says about a session, and how many of the wanted terms it has."""
 
     def rank(sentence: str, role: str) -> float:
         shared = _count(wanted, sentence)
-        if is_required and not shared:
+        weight = weigh_one(sentence, role)
+        if not weight or (is_required and not shared):
             return 0.0
-        return weigh(sentence, role) + 2 * shared
+        return weight + 2 * shared
 
     return rank
 
