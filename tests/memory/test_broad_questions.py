@@ -9,7 +9,7 @@ import pytest
 from benchmarks.other_words import make_tool_loop
 from holdfast import Engine
 from holdfast.memory.query import find_subject
-from holdfast.settings import Archive, Recall, Settings
+from holdfast.settings import Archive, Embedding, Recall, Settings
 
 FACTS = (
     "The payment service listens on port 8461.",
@@ -70,3 +70,13 @@ def test_every_fact_on_a_subject_is_recalled(tmp_path: Path, sessions: int) -> N
         engine.work()
         block = engine.session(f"s{sessions - 1}").recall("Tell me everything about the payment service").block
     assert [fact for fact in FACTS if fact not in block] == []
+
+
+def test_of_a_service_some_say_only_its_name(tmp_path: Path) -> None:
+    """A statement about "billing" is about the billing service; one about another service is not."""
+    with Engine.open(tmp_path, settings=Settings(embedding=Embedding(provider="none")), background=False) as engine:
+        session = engine.session("s")
+        said = ["The billing service is written in Kotlin.", "Billing runs on three pods.", "The mail service is old."]
+        session.append([{"role": "user", "content": text} for text in said])
+        block = session.recall("What do we know about the billing service?").block
+        assert [text in block for text in said] == [True, True, False]

@@ -21,7 +21,14 @@ from holdfast.embed.static import vector_weight
 from holdfast.memory.block import Detail
 from holdfast.memory.deadlines import FEW_AFTER, Deadlines
 from holdfast.memory.embedding import QueryVector, embed_query
-from holdfast.memory.query import RecallQuery, asks_something, count_words, measure_reference, weigh_terms
+from holdfast.memory.query import (
+    RecallQuery,
+    asks_something,
+    count_words,
+    measure_reference,
+    weigh_subject,
+    weigh_terms,
+)
 from holdfast.search.arrays import Ints
 from holdfast.search.candidates import Candidates
 from holdfast.search.dates import find_dates
@@ -176,7 +183,7 @@ def find_passages(store: Store, query: RecallQuery, embedder: Embedder | None, d
 
     What does not answer in time is left out with a warning: first the vectors, then all but the best passages.
     """
-    weights = weigh_terms(query.texts)
+    weights = weigh_subject(query.texts[-1]) if query.is_broad else weigh_terms(query.texts)
     last = query.texts[-1] if query.texts else ""
     embedded = embed_query(embedder if query.texts else None, last, deadline=deadlines.words_alone)
     deadlines.end.check()

@@ -295,6 +295,8 @@ _FRAME: Final = """
 """
 """English words of questions that are often missing in the answer: "how long did it take"."""
 _FRAME_WEIGHT: Final = 0.5
+_KINDS: Final = "app application component library module package part program project service system team tool topic"
+"""Words for what kind of thing a subject is."""
 
 
 def weigh_terms(texts: Sequence[str]) -> dict[str, float]:
@@ -324,6 +326,23 @@ def weigh_terms(texts: Sequence[str]) -> dict[str, float]:
         else:
             weighed[term] = weight
     return weighed or found
+
+
+_KIND_WEIGHT: Final = 0.25
+
+
+def weigh_subject(subject: str) -> dict[str, float]:
+    """Weigh the terms of a subject of which everything is asked for; a word for its kind weighs less.
+
+    Of "the billing service" some say only "billing".
+    """
+    weighed = weigh_terms((subject,))
+    return {term: weight * _KIND_WEIGHT if term in _kind_terms() else weight for term, weight in weighed.items()}
+
+
+@cache
+def _kind_terms() -> frozenset[str]:
+    return frozenset(terms(_KINDS))
 
 
 @cache
