@@ -16,13 +16,13 @@ from holdfast import Engine
 from holdfast.context.edits import Item
 from holdfast.errors import InputError
 from holdfast.memory.memory import Memory
-from holdfast.messages import Usage
+from holdfast.messages import Message, Text, Usage
 from holdfast.report import ContextReport
 from holdfast.settings import Embedding, Recall, Settings
 from holdfast.store.base import Scope, Select
 from holdfast.timeline import WHOLE_TURNS, Histories, Timeline, read_reports, read_turns
 from holdfast.tokens import count_text
-from support.conversations import items, reply, user
+from support.conversations import answer, call, items, reply, results, user
 from support.wire_conversations import TALKS, Talk
 
 SETTINGS = Settings(
@@ -71,6 +71,54 @@ def test_a_past_request_of_another_branch(tmp_path: Path) -> None:
         session.forget([3])
         assert "Why that one?" not in json.dumps(session.window(1).render())
         assert session.window(2).render() == other.render()
+
+
+class TestConversation:
+    """What a program goes on with after a restart."""
+
+    def test_the_edited_message_and_its_reply_are_not_part_of_it(self, tmp_path: Path) -> None:
+        start = [user("Which cache?"), reply("Memcached or Valkey.")]
+        with Engine.open(tmp_path, background=False) as engine:
+            session = engine.session("s")
+            session.assemble([*start, user("Take Memcached. 用 Memcached。")], limit=16_000)
+            session.append([reply("Memcached it is.")])
+            session.assemble([*start, user("Take Valkey. 用 Valkey。")], limit=16_000)
+            session.append([reply("Valkey it is.")])
+        with Engine.open(tmp_path, background=False) as engine:
+            session = engine.session("s")
+            texts = [message.text for message in session.conversation()]
+            assert texts == ["Which cache?", "Memcached or Valkey.", "Take Valkey. 用 Valkey。", "Valkey it is."]
+            assert len(session.messages()) == 6
+
+    def test_a_deleted_turn_is_not_part_of_it(self, tmp_path: Path) -> None:
+        """Not even while the request without it has no reply, or if a tool ran in it."""
+        start = [user("Look at the log."), reply("It is empty.")]
+        with Engine.open(tmp_path, background=False) as engine:
+            session = engine.session("s")
+            session.assemble([*start, user("Delete it.")], limit=16_000)
+            session.append([reply("", call("c1")), results(answer("c1", "deleted")), reply("Done.")])
+            session.assemble([*start, user("Leave it.")], limit=16_000)
+            texts = [message.text for message in session.conversation()]
+            assert texts == ["Look at the log.", "It is empty.", "Leave it."]
+
+    def test_a_reply_that_is_asked_for_again_is_not_part_of_it(self, tmp_path: Path) -> None:
+        """The conversation ends with the question until there is another reply."""
+        with Engine.open(tmp_path, background=False) as engine:
+            session = engine.session("s")
+            for text in ("One.", "Two."):
+                session.assemble([user("Count.")], limit=16_000)
+                assert [message.text for message in session.conversation()] == ["Count."]
+                session.append([reply(text)])
+                assert [message.text for message in session.conversation()] == ["Count.", text]
+
+    def test_before_the_first_request_it_is_what_was_appended(self, tmp_path: Path) -> None:
+        with Engine.open(tmp_path, background=False) as engine:
+            session = engine.session("s")
+            session.append([Message(role="system", parts=(Text(text="Be brief."),)), user("Hello."), reply("Hi.")])
+            assert [message.text for message in session.conversation()] == ["Hello.", "Hi."]
+            session.assemble([user("Hello."), reply("Hi."), user("Go on.")], limit=16_000)
+            session.append([user("And stop.")])
+            assert [message.text for message in session.conversation()] == ["Hello.", "Hi.", "Go on.", "And stop."]
 
 
 def test_a_turn_that_is_not_there(tmp_path: Path) -> None:

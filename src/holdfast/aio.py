@@ -87,6 +87,7 @@ class AsyncSession(_Async[Session]):
     recall = _awaitable(Session.recall)
     search = _awaitable(Session.search)
     messages = _awaitable(Session.messages)
+    conversation = _awaitable(Session.conversation)
     get = _awaitable(Session.get)
     remember = _awaitable(Session.remember)
     facts = _awaitable(Session.facts)

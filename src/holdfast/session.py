@@ -75,6 +75,7 @@ from holdfast.timeline import (
     Timeline,
     describe_cut,
     expand_cut,
+    read_conversation,
     read_cuts,
     read_reports,
     rebuild_window,
@@ -1061,8 +1062,19 @@ class Session:
         return ()
 
     def messages(self) -> list[MessageRow]:
-        """List the archived messages of the conversation. Damaged ones are left out; `Engine.stats` names them."""
+        """List the archived messages of the session, those that were taken back too; see `conversation`.
+
+        Damaged ones are left out; `Engine.stats` names them.
+        """
         return self._memory.store.read_messages(Select(scope=self.scope))
+
+    def conversation(self) -> list[Message]:
+        """List the messages of the last request and the reply to it, to go on with after a restart.
+
+        What the client had taken back or changed before that request is archived, and not among them. System prompts
+        are not among them either: pass them again.
+        """
+        return [row.message for row in read_conversation(self._memory.store, self.scope)]
 
     def get(self, ids: Sequence[int], *, across: bool = True, around: int = 0) -> list[MessageRow]:
         """Get archived messages by number, with `around` neighbours on each side.

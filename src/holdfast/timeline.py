@@ -22,7 +22,7 @@ from holdfast.memory.fact_recalls import count_recalls
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, count_equal
 from holdfast.report import ContextReport, Window
-from holdfast.store.base import Record, Scope, Select, Store
+from holdfast.store.base import MessageRow, Record, Scope, Select, Store
 from holdfast.store.figures import REPLY, TURN
 from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_prompt, scale_of
 
@@ -550,6 +550,26 @@ class Histories:
             history[source.kept :] = source.added
         self._last = (key, history)
         return history
+
+
+def read_conversation(store: Store, scope: Scope) -> list[MessageRow]:
+    """Read the messages of the last request of a session and what was archived after it, without system prompts.
+
+    A message that the client took back or changed before that request is not among them.
+    """
+    turns = read_turns(store, scope)
+    rows = [row for row in store.read_messages(Select(scope=scope)) if row.message.role != "system"]
+    if not turns:
+        return rows
+    last = turns[-1]
+    sent = set(Histories(turns).read(last.key))
+    replies = read_replies(store, scope, [turn.key for turn in turns])
+    reply = replies.get(last.key)
+    if reply is not None and reply.message:
+        return [row for row in rows if row.id in sent or row.id >= reply.message]
+    known = [number for turn in turns for number in turn.source.added]
+    known += [other.message for other in replies.values()]
+    return [row for row in rows if row.id in sent or row.id > max(known, default=0)]
 
 
 def rebuild_window(store: Store, scope: Scope, turn: int, *, count: TokenCounter) -> Window:
