@@ -214,14 +214,23 @@ def connect_readonly(path: Path, *, key: Secret | None = None) -> SqliteDatabase
     return connection
 
 
-def identity(path: Path) -> dict[Path, tuple[int, int]]:
+def identity(path: Path) -> dict[str, tuple[int, int]]:
     """Return the device and inode of a store's file and of its log, if they exist."""
-    found: dict[Path, tuple[int, int]] = {}
-    for place in (path, path.with_name(f"{path.name}-wal")):
-        with suppress(OSError):
-            status = place.stat()
-            found[place] = (status.st_dev, status.st_ino)
+    found: dict[str, tuple[int, int]] = {}
+    for file in (str(path), f"{path}-wal"):
+        number = find_file_number(file)
+        if number is not None:
+            found[file] = number
     return found
+
+
+def find_file_number(file: str) -> tuple[int, int] | None:
+    """Return the device and inode of a file; None if there is none. Every write asks, so that it takes a text."""
+    try:
+        status = os.stat(file)  # noqa: PTH116 - see above
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _create_private(path: Path, *, key: Secret | None) -> None:

@@ -25,6 +25,7 @@ from holdfast.store.connection import (
     connect,
     connect_readonly,
     delete_securely,
+    find_file_number,
     identity,
     is_error,
     is_readonly,
@@ -131,9 +132,8 @@ class SqliteStore(TableStore):
 
     def _check_identity(self) -> None:
         """Fail if the path leads to another file now: what is written to a deleted file is lost."""
-        present = identity(self.path)
         for file, number in self._identity.items():
-            if present.get(file) != number:
+            if find_file_number(file) != number:
                 raise StorageError(
                     "was deleted, moved or replaced while it was open, so nothing can be kept in it: put it back,"
                     " or start this program again",
