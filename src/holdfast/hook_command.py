@@ -137,7 +137,7 @@ def _recall(
     memory = find_memory()
     event = str(payload.get("hook_event_name") or "")
     is_beginning = event == "SessionStart" and payload.get("source") == "startup"
-    is_new = "://" not in memory.store and not os.path.exists(memory.store)
+    is_new = "://" not in memory.store and not os.path.exists(memory.store) and not spool.names(folder)
     if is_beginning or (is_new and event not in PRUNING):  # nothing is recalled
         output = {}
     else:

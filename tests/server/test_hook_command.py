@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import product
 from pathlib import Path
 
@@ -16,8 +16,10 @@ import pytest
 
 from holdfast import Engine, hook_command
 from holdfast.errors import StorageError
+from holdfast.files import only_process
 from holdfast.hook_command import find_folder, parse
 from holdfast.hooks import spool
+from holdfast.hooks.handlers import HostHooks
 from holdfast.server.process import Server, find
 from holdfast.server.rpc import Rpc
 from holdfast.settings import Settings, folder_of
@@ -167,6 +169,21 @@ def test_without_a_server_the_end_of_a_turn_does_not_wait_for_one(tmp_path: Path
     assert read_texts(host.home) == [FACT]
 
 
+def test_a_compaction_before_the_first_server_is_up(tmp_path: Path) -> None:
+    """There is no store yet, but what was compacted waits in the spool: what the summary lost is put back."""
+    host = Host(tmp_path)
+    host.environ = PATIENT
+    host.write("user", "Deploy commit 4f9c2ab7e1 to /srv/billing/app.toml now.")
+    host.write("assistant", "Deployed 4f9c2ab7e1.")
+    spool.add(str(host.home), host.payload("PreCompact", trigger="auto"))
+    try:
+        back = host.run("SessionStart", source="compact", compact_summary="Several things.")
+    finally:
+        until(lambda: find(host.home))
+        stop_server(host.home)
+    assert "4f9c2ab7e1" in back
+
+
 def test_a_server_that_cannot_start_is_reported(tmp_path: Path) -> None:
     """Once many events wait for it; they stay in the spool."""
     host = Host(tmp_path)
@@ -290,6 +307,19 @@ class TestSpool:
             until(lambda: not spool.names(str(host.home)))
             host.write("assistant", "I will use port 5433.")
             until(lambda: read_texts(host.home) == [FACT, "I will use port 5433."])
+
+    def test_an_event_waits_for_another_process_that_handles_one(self, tmp_path: Path) -> None:
+        """The next event of its session depends on it. Without a session nobody waits, and it stays for later."""
+        host = Host(tmp_path)
+        host.write("user", FACT)
+        spool.add(str(host.home), host.payload("PreCompact", trigger="auto"))
+        lock = host.home / spool.FOLDER / spool.LOCK
+        with Engine.open(host.home, settings=Settings(), background=False) as engine, ExitStack() as other:
+            hooks = HostHooks(engine._memory, wait=lambda _: other.close())
+            assert other.enter_context(only_process(lock))
+            assert hooks.take_in(str(host.home)) == 0
+            assert hooks.take_in(str(host.home), session="s1") == 1
+        assert read_texts(host.home) == [FACT]
 
     def test_the_number_of_events_is_bounded(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The oldest ones go."""

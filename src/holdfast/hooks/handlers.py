@@ -55,6 +55,10 @@ MAX_REPLY_TRIES: Final = 10
 """How often the transcript of a host is looked at for the reply of a turn,"""
 REPLY_PAUSE: Final = 0.1
 """and the seconds in between."""
+MAX_SPOOL_TRIES: Final = 10
+"""How often an event of a session is tried that another process may be handling,"""
+SPOOL_PAUSE: Final = 0.1
+"""and the seconds in between. A host waits for the event after it, two seconds at most."""
 MAX_REPLY_CHARS: Final = 80
 """Characters of the reply that are looked for,"""
 MAX_END_BYTES: Final = 1 << 18
@@ -160,16 +164,27 @@ class HostHooks:
                 continue
             if memory and event is not None and event.get("memory", memory) != memory:
                 continue
-            # An event is handled once, and before the next one of its session; another process may be handling it.
-            with self._spool_lock, only_process(Path(folder, spool.FOLDER, spool.LOCK)) as is_only:
-                event = spool.read(folder, name) if is_only else None
-                if event is None:
-                    continue
-                self._take_in_event(event)
-                spool.remove(folder, name)
+            tries = MAX_SPOOL_TRIES if session else 1  # a host waits for an answer that depends on its events
+            if self._take_in_file(folder, name, tries=tries):
                 count += 1
-                self._recent[str(event.get("transcript_path"))] = (event, time.monotonic() + LOOK_AGAIN_SECONDS)
         return count
+
+    def _take_in_file(self, folder: str, name: str, *, tries: int) -> bool:
+        """Handle an event that waits; False if another process has handled it, or does not stop handling events."""
+        for left in reversed(range(tries)):
+            # An event is handled once, and before the next one of its session.
+            with self._spool_lock, only_process(Path(folder, spool.FOLDER, spool.LOCK)) as is_only:
+                if is_only:
+                    event = spool.read(folder, name)
+                    if event is None:
+                        return False
+                    self._take_in_event(event)
+                    spool.remove(folder, name)
+                    self._recent[str(event.get("transcript_path"))] = (event, time.monotonic() + LOOK_AGAIN_SECONDS)
+                    return True
+            if left:
+                self._wait(SPOOL_PAUSE)
+        return False
 
     def look_again(self) -> None:
         """Archive what hosts have added to their transcripts after the event: some write the last reply later.
