@@ -14,7 +14,9 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from holdfast.patterns import compile_once, load
 
-Signal: TypeAlias = Literal["remember", "decision", "choice", "correction", "cause", "preference", "rule", "todo"]
+Signal: TypeAlias = Literal[
+    "remember", "decision", "choice", "correction", "cause", "conclusion", "preference", "rule", "request", "todo"
+]
 Statement: TypeAlias = Literal["remember", "decision", "correction"]
 
 MIN_CHARS: Final = 6
@@ -62,6 +64,14 @@ def list_statements(texts: Iterable[str]) -> list[str]:
     """List the sentences of texts, in order, each once; narration is left out."""
     every = (sentence for text in texts for sentence in sentences(text))
     return list(dict.fromkeys(sentence for sentence in every if not _NARRATION.search(sentence)))
+
+
+def asks(text: str) -> bool:
+    """Return whether a text asks for something to be done or answered: not only for how things should be."""
+    for sentence in sentences(text):
+        if is_question(sentence) or (has_signal(sentence, "request") and classify_sentence(sentence) is None):
+            return True
+    return False
 
 
 def _compile(table: str, name: str, flags: int = 0) -> re.Pattern[str]:

@@ -173,6 +173,22 @@ def test_a_task_is_open_until_it_is_done() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "subject"),
+    [
+        ("MAX_RETRIES=5", "MAX_RETRIES"),
+        ("TODO: add an index", "add an index"),
+        ("- [ ] write the docs", "write the docs"),
+        ("待办：补测试", "补测试"),
+        ("待办：部署", "部署"),
+    ],
+)
+def test_a_setting_or_a_task_is_a_line_of_its_own(line: str, subject: str) -> None:
+    """In a longer message too, and a task of a few Chinese characters is one; within a line it is not read."""
+    assert only(f"Thanks, that reads better.\n{line}\nNext, have a look at the slow query.").subject == subject
+    assert read_explicit([make_row(1, f"Thanks, that reads better. {line} Next, look at the query.")]) == []
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "The billing API listens on port 8080.",

@@ -6,6 +6,7 @@ The appendix is written below every summary, also below those of models and hook
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,9 +27,9 @@ from holdfast.compaction.sections import (
     read_archive_line,
     without_lists,
 )
+from holdfast.compaction.statements import list_stated, states_only
 from holdfast.compaction.tool_calls import Activity
 from holdfast.messages import Message
-from holdfast.search.contradictions import contradict, read_claim, replaces
 from holdfast.text import clip, terms
 from holdfast.tokens import TokenCounter, count_text
 
@@ -54,14 +55,20 @@ _MAX_GOAL: Final = 400
 _MAX_QUESTION: Final = 160
 _MAX_ANSWER: Final = 240
 """The maximum characters of a goal, and of a request and an answer in the list of turns."""
+_MAX_OPEN_GOALS: Final = 2
+"""The maximum number of open requests under the goal."""
+_MAX_DONE: Final = 8
+_MAX_COMMANDS: Final = 10
+"""The number of the newest finished turns, and of the newest commands. What they were is rarely needed."""
+_NUMBER: Final = re.compile(r"\d+")
 _FEW_TERMS: Final = 4
 """A request with no more terms than this is short: "go on", "yes, do that"."""
 _WEIGHTS: Final = {
-    **dict(zip(HEADINGS, (12, 3, 5, 1, 6, 3, 3), strict=True)),
-    _DONE: 8,
+    **dict(zip(HEADINGS, (12, 3, 10, 1, 10, 3, 8), strict=True)),
+    _DONE: 4,
     _OPEN: 3,
-    _COMMANDS: 4,
-    IDENTIFIERS: 4,
+    _COMMANDS: 2,
+    IDENTIFIERS: 3,
     EARLIER: 3,
 }
 _GROWING: Final = frozenset({HEADINGS[2], HEADINGS[4], HEADINGS[6], _DONE, _OPEN, _COMMANDS, IDENTIFIERS})
@@ -128,26 +135,22 @@ def outline(
     is_waiting = any(turn.is_finished for turn in newest)
     known = _Known(turns, activity, old, request, is_waiting=is_waiting)
     names = list_identifiers(messages[-_MAX_SEARCHED:], limit=_MAX_NEW_NAMES)
-    # Long requests are pasted text, with rules that are not the user's.
-    own_requests = [turn.request for turn in turns if len(turn.request) <= _MAX_REQUEST]
-    texts: list[str] = []
-    for turn in turns:
-        texts += (turn.request, turn.answer)
     earlier: dict[str, None] = {}  # the lines under headings that are not ours, each once
     for title, old_lines in old.items():
         if title not in _KNOWN:
             earlier.update(dict.fromkeys(old_lines))
     last, goal, limits, progress, decided, following, context = HEADINGS
+    stated = list_stated({"rule": old[limits], "decision": old[decided], "value": old[context]}, messages)
     lines: dict[str, Sequence[str]] = {
         last: known.quote_request(),
-        goal: old[goal] or _find_goal(turns),
-        limits: _make_list(old[limits], _select(own_requests, "rule")),
-        _DONE: _make_list(old[_DONE], known.list_done()),
+        goal: known.find_goals(old[goal]),
+        limits: stated["rule"],
+        _DONE: _make_list(old[_DONE], known.list_done())[-_MAX_DONE:],
         _OPEN: known.list_open(),
-        decided: _drop_corrected(_make_list(old[decided], _select_decisions(texts))),
+        decided: stated["decision"],
         following: known.find_next_steps(old[following]),
-        context: old[context],
-        _COMMANDS: _make_list(old[_COMMANDS], [f"`{command}`" for command in activity.commands]),
+        context: stated["value"],
+        _COMMANDS: _list_commands(old[_COMMANDS], activity.commands),
         IDENTIFIERS: _make_list(old[IDENTIFIERS], reversed(names))[-_MAX_NAMES:],
         EARLIER: tuple(earlier),
     }
@@ -171,14 +174,6 @@ def _end_turn(kept: Iterable[Message]) -> list[Message]:
             break
         found.append(message)
     return found
-
-
-def _find_goal(turns: Iterable[Turn]) -> list[str]:
-    """Return the first request that is not short, as one line; empty if there is none."""
-    for turn in turns:
-        if not _is_short(turn.request):
-            return [one_line(turn.request, _MAX_GOAL)]
-    return []
 
 
 def outline_plan(plan: CompactionPlan) -> dict[str, tuple[Section, ...]]:
@@ -229,10 +224,30 @@ class _Known:
                     break
         return [line for line in lines if line.strip()]
 
+    def find_goals(self, old: Sequence[str]) -> Sequence[str]:
+        """List the requests that are open, the newest first, and then the first one of all, which began the work.
+
+        The last request is not among them: the summary begins with it. A statement is no request.
+        """
+        goals: list[str] = []
+        for turn in reversed(self.turns):
+            if _is_task(turn) and not turn.is_finished and turn.request != self.request:
+                goals.append(one_line(turn.request, _MAX_GOAL))
+        first = list(old[-1:])
+        if not first:
+            tasks = [turn for turn in self.turns if _is_task(turn)]
+            others = [turn for turn in self.turns if not _is_short(turn.request) and not states_only(turn.request)]
+            first = [one_line(turn.request, _MAX_GOAL) for turn in (tasks or others)[:1]]
+        return list(dict.fromkeys([*goals[:_MAX_OPEN_GOALS], *first]))
+
     def list_done(self) -> list[str]:
-        """List the finished turns. The end of one that the previous summary lists with its reply is left out."""
+        """List the finished turns. The end of one that the previous summary lists with its reply is left out.
+
+        So is a statement with a reply such as "OK": it is in another list, with what was said about it later.
+        """
         found: list[str] = []
-        for line in _log_turns(self.turns, is_finished=True):
+        turns = [turn for turn in self.turns if not (states_only(turn.request) and _is_short(turn.answer))]
+        for line in _log_turns(turns, is_finished=True):
             reply = line.removeprefix(_GOING_ON)
             is_known = reply != line and any(old.endswith(reply) for old in self.old[_DONE])
             if not is_known:
@@ -283,29 +298,9 @@ def _is_short(text: str) -> bool:
     return len(set(terms(text[:_MAX_GOAL]))) <= _FEW_TERMS
 
 
-def _select(texts: Iterable[str], *kinds: signals.Signal) -> list[str]:
-    return [sentence for sentence in signals.select(texts, *kinds) if not sentence.endswith(("?", "？"))]
-
-
-def _select_decisions(texts: Iterable[str]) -> list[str]:
-    """List the sentences that decide, correct or explain something: by their words, or by how they begin."""
-    found: list[str] = []
-    for sentence in signals.list_statements(texts):
-        is_explicit = signals.classify_sentence(sentence) in {"decision", "correction"}
-        if is_explicit or signals.has_signal(sentence, "decision", "choice", "correction", "cause"):
-            found.append(sentence)
-    return [sentence for sentence in found if not sentence.endswith(("?", "？"))]
-
-
-def _drop_corrected(lines: Sequence[str]) -> tuple[str, ...]:
-    """Drop the lines that a later one corrects: the summary says what holds, and the archive what held before."""
-    claims = [read_claim(line.removeprefix("- ")) for line in lines]
-    kept: list[str] = []
-    for place, (line, claim) in enumerate(zip(lines, claims, strict=True)):
-        later = [other for other in claims[place + 1 :] if other is not None and (other.is_change or other.is_ending)]
-        if claim is None or not any(contradict(claim, other) and replaces(other, claim) for other in later):
-            kept.append(line)
-    return tuple(kept)
+def _is_task(turn: Turn) -> bool:
+    """Tell whether a turn begins with a request that says what to do."""
+    return signals.asks(turn.request) and len(set(terms(turn.request[:_MAX_GOAL]))) >= _FEW_TERMS
 
 
 def _log_turns(turns: Iterable[Turn], *, is_finished: bool) -> list[str]:
@@ -341,6 +336,16 @@ def _shorten_answer(turn: Turn) -> str:
     return one_line(prose, _MAX_ANSWER) or one_line(turn.answer, _MAX_ANSWER)
 
 
+def _list_commands(old: Sequence[str], commands: Iterable[str]) -> tuple[str, ...]:
+    """List the newest commands; of those that differ in numbers only, the last."""
+    newest: dict[str, str] = {}
+    for line in _make_list(old, [f"`{command}`" for command in commands]):
+        form = _NUMBER.sub("0", line)
+        newest.pop(form, None)
+        newest[form] = line
+    return tuple(newest.values())[-_MAX_COMMANDS:]
+
+
 def _make_list(old: Sequence[str], new: Iterable[str]) -> tuple[str, ...]:
     """Make a list of old and new lines. A repeated line is kept in its last position only."""
     lines = [*old, *(f"- {line}" for line in new)]
@@ -356,9 +361,9 @@ _MAX_COMMAND: Final = 60
 _MAX_FILES: Final = 60
 
 
-def make_appendix(plan: CompactionPlan, *, recent_turns: int) -> tuple[Section, ...]:
+def make_appendix(plan: CompactionPlan, *, recent_turns: int, is_recalled: bool = True) -> tuple[Section, ...]:
     """Make the sections below every summary, which models tend to forget: turns, failures, files, archive numbers."""
-    archive = archive_line(plan.ids, earlier=read_archive_line(plan.previous))
+    archive = archive_line(plan.ids, earlier=read_archive_line(plan.previous), is_recalled=is_recalled)
     activity = plan.activity
     turns: list[Turn] = []
     if recent_turns:

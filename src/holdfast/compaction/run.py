@@ -129,6 +129,7 @@ class Writer:
                 on_progress=on_progress,
                 done=finished_parts,
                 count=self.count,
+                is_recalled=self.settings.recall.enabled and self.settings.recall.automatic,
             ).summarise()
         if self.settings.archive.redaction:  # it is made from unmasked messages, and is stored
             framed = redact(summary.framed)

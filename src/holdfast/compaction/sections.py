@@ -27,6 +27,9 @@ RECENT: Final = "## Recent Turns, Word for Word"
 FAILURES: Final = "## Tool Failures"
 """The headings of the sections that are added below every summary by rule."""
 
+LATER: Final = " (later: "
+"""What a line of a list has before each later sentence about the same thing; a bracket closes it."""
+
 _HEADING: Final = re.compile(r"^#{1,4} +\S.*$")
 _MIN_TOKENS: Final = 8
 """A section with less room than this under its heading is dropped."""
@@ -69,7 +72,7 @@ class Section:
             needed = count(line) + 1
             if needed > left:
                 if not kept or left > 2 * _MIN_TOKENS:  # the last line may be cut
-                    kept.append(cut_to(line, limit=left, count=count))
+                    kept.append(cut_to(_newest_part(line), limit=left, count=count))
                 break
             kept.append(line)
             left -= needed
@@ -79,6 +82,13 @@ class Section:
         if not kept:
             return None
         return replace(self, lines=tuple(kept))
+
+
+def _newest_part(line: str) -> str:
+    """Return a line that has to be cut with the last of its later sentences alone: the cut must not leave the first."""
+    if LATER not in line:
+        return line
+    return "- " + line.rpartition(LATER)[2].removesuffix(")")
 
 
 def parse(text: str) -> dict[str, list[str]]:
@@ -213,8 +223,11 @@ def without_lists(summary: str, *, and_turns: bool = False) -> str:
     return text.strip()
 
 
-def archive_line(ids: Iterable[int], *, earlier: Iterable[Range] = ()) -> str:
-    """Write the line with the numbers of the messages that a summary replaces, with those of the summary before it."""
+def archive_line(ids: Iterable[int], *, earlier: Iterable[Range] = (), is_recalled: bool = True) -> str:
+    """Write the line with the numbers of the messages that a summary replaces, with those of the summary before it.
+
+    A model without a tool cannot search them: it has to know whether they come by themselves (`is_recalled`).
+    """
     runs = join_spans([*earlier, *((number, number) for number in ids if number)])
     shown: list[str] = []
     for first, last in runs[-_MAX_RANGES:]:
@@ -224,7 +237,10 @@ def archive_line(ids: Iterable[int], *, earlier: Iterable[Range] = ()) -> str:
             shown.append(f"{first}–{last}")
     if not shown:
         return ""
-    return f"Archive: messages {', '.join(shown)} are kept word for word and can be searched."
+    line = f"Archive: messages {', '.join(shown)} are kept word for word"
+    if not is_recalled:
+        return f"{line}."
+    return f"{line}. What the user asks about is recalled from them by itself."
 
 
 def read_archive_line(summary: str) -> list[Range]:

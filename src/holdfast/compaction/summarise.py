@@ -175,6 +175,7 @@ class Summariser:
         done: Finished answers by the digest of their prompt. If the caller keeps them, they are not requested again
             after a failure.
         count: Counts tokens.
+        is_recalled: Whether what the user asks about is recalled without a tool.
         calls: The number of calls so far.
         troubles: The failures so far.
         hopeless: Why no further call is made; empty as long as calls are possible.
@@ -191,6 +192,7 @@ class Summariser:
     on_progress: Callable[[Progress], None] | None = None
     done: MutableMapping[str, str] = field(default_factory=dict)
     count: TokenCounter = count_text
+    is_recalled: bool = True
     calls: int = field(default=0, init=False)
     troubles: list[str] = field(default_factory=list, init=False)
     hopeless: str = field(default="", init=False)
@@ -209,7 +211,9 @@ class Summariser:
         self._max_tokens = max(_MIN_REPLY, reply)
         self._deadline = self.clock() + self.settings.timeout_seconds
         self._required = find_requirements(self.plan, settings=self.settings)
-        self._appendix = make_appendix(self.plan, recent_turns=self.settings.recent_turns_preserve)
+        self._appendix = make_appendix(
+            self.plan, recent_turns=self.settings.recent_turns_preserve, is_recalled=self.is_recalled
+        )
 
     def summarise(self) -> Summary:
         """Summarise, audit and repair; make a digest if the model returns no summary.

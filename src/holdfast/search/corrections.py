@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import chain
 from operator import itemgetter
 from typing import Final
@@ -93,14 +93,14 @@ def split_statements(text: str, *, limit: int = MAX_SENTENCES) -> list[Statement
     for stop in chain((match.end() for match in SENTENCE_END.finditer(text)), (len(text),)):
         sentence = text[start:stop].strip()
         start = stop
-        if _is_statement(sentence):
+        if is_statement(sentence):
             sentences.append(Statement.read(sentence))
         if len(sentences) == limit:
             break
     return sentences
 
 
-def _is_statement(sentence: str) -> bool:
+def is_statement(sentence: str) -> bool:
     """Tell whether a sentence states something: it is no question, not very long, and consists of words."""
     if not sentence or len(sentence) > MAX_STATEMENT_CHARS or sentence.endswith(("?", "？")):
         return False
@@ -264,6 +264,27 @@ def is_correction(text: str) -> bool:
     """Tell whether a text says that something takes the place of something else."""
     folded = text.casefold()
     return any(hint in folded for hint in load("corrections")["words"]["hints"]) and _has_word("strong", folded)
+
+
+def has_sign(text: str) -> bool:
+    """Tell whether a text probably corrects something that was said before: "scratch that", "after all"."""
+    return is_correction(text) or _has_word("sign", text)
+
+
+def has_weak_sign(text: str) -> bool:
+    """Tell whether a text may correct something that was said before: "again", "you may", "now"."""
+    return _has_word("weak_sign", text) or _has_word("weak", text)
+
+
+@cache
+def light_terms() -> frozenset[str]:
+    """Return the terms that two sentences may share without being about the same thing."""
+    return frozenset(terms(load("corrections")["words"]["light"]))
+
+
+def is_plain(text: str) -> bool:
+    """Tell whether a text says what something is or does."""
+    return _has_word("plain", text)
 
 
 def has_weak_word(text: str) -> bool:

@@ -1,0 +1,310 @@
+"""List what was stated in a conversation, each statement with what was said later about the same thing.
+
+A summary that quotes a rule and not the sentence that ended it states the rule as if it held. So every sentence of the
+user is compared with the statements that are listed: if it takes the place of one without doubt, it is listed instead,
+and if it may, it is written behind it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final, Literal, TypeAlias
+
+from holdfast import signals
+from holdfast.compaction.dialogue import find_identifiers, own_words
+from holdfast.compaction.sections import LATER
+from holdfast.messages import Message
+from holdfast.search.contradictions import Claim, contradict, may_contradict, read_claim, replaces
+from holdfast.search.corrections import (
+    MAX_BEFORE_CHARS,
+    MIN_NUMBER_SHARE,
+    Earlier,
+    Later,
+    Rarity,
+    Statement,
+    has_sign,
+    has_weak_sign,
+    is_correction,
+    is_plain,
+    is_statement,
+    light_terms,
+)
+
+Kind: TypeAlias = Literal["rule", "decision", "value"]
+"""The list that a statement belongs to: what the user wants, what was decided or found out, and what is so."""
+
+MAX_MESSAGE: Final = 1_500
+"""The maximum characters of a message of the user. A longer one is pasted text, with rules that are not theirs."""
+MIN_CONTENT: Final = 3
+"""The number of words and values of a sentence that says something without the others around it."""
+MAX_LATER: Final = 3
+"""The number of later sentences that are kept behind a statement: the newest."""
+MIN_WEAK_SHARE: Final = 0.3
+"""The share of a statement that a later sentence must have to be about the same thing, if it has a weak sign,"""
+MIN_SHARE: Final = 0.5
+"""and if it has none."""
+MAX_RARE: Final = 2
+"""A word in no more sentences than this is rare,"""
+MAX_RARE_SHARE: Final = 0.02
+"""or in no more than this share of them."""
+_LIST_MARK: Final = re.compile(r"\s*(?:(?:[-*+•]|\d{1,3}[.)])\s+)?")
+_HIRAGANA: Final = re.compile("[\u3041-\u309f]")
+_DIGIT: Final = re.compile(r"\d")
+
+
+@dataclass(frozen=True)
+class Said:
+    """A sentence of a conversation.
+
+    Attributes:
+        text: The sentence.
+        before: The sentence before it in its message.
+        kind: The list that it belongs to; None if it is only of interest as a correction.
+        is_by_user: Whether the user wrote it, or a summary has it.
+    """
+
+    text: str
+    before: str = ""
+    kind: Kind | None = None
+    is_by_user: bool = True
+
+    @cached_property
+    def words(self) -> Statement:
+        """Its terms."""
+        return Statement.read(self.text)
+
+    @cached_property
+    def claim(self) -> Claim | None:
+        """The sentence, taken apart."""
+        return read_claim(self.text)
+
+    @cached_property
+    def content(self) -> frozenset[str]:
+        """The terms that say what it is about."""
+        words = self.words.terms - light_terms()
+        return frozenset(word for word in words if not _HIRAGANA.search(word) and not word.isdigit())
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A line of a list: a statement, and what was said later about the same thing."""
+
+    kind: Kind
+    parts: tuple[Said, ...]
+    mark: str = "- "
+
+    @classmethod
+    def read(cls, line: str, kind: Kind) -> Stated:
+        """Read a line of an earlier summary."""
+        found = _LIST_MARK.match(line)
+        mark = found[0] if found else ""
+        first, *later = line[len(mark) :].split(LATER)
+        parts = [Said(first), *(Said(part.removesuffix(")")) for part in later)]
+        return cls(kind, tuple(parts), mark)
+
+    @property
+    def line(self) -> str:
+        """The statement as a line of a summary."""
+        first, *later = [part.text for part in self.parts]
+        return self.mark + first + "".join(f"{LATER}{text})" for text in later)
+
+    def add(self, said: Said) -> Stated:
+        """Write a later sentence behind the others. What is said again is moved there."""
+        first, *later = [part for part in self.parts if part.text != said.text] or [said]
+        if first is said:
+            return self
+        return replace(self, parts=(first, *[*later, said][-MAX_LATER:]))
+
+
+def list_stated(old: Mapping[Kind, Sequence[str]], messages: Iterable[Message]) -> dict[Kind, tuple[str, ...]]:
+    """List what an earlier summary states, and what messages state, the newest last."""
+    said = read_messages(messages)
+    lines = [Stated.read(line, kind) for kind, lines in old.items() for line in lines]
+    listed = _Listed(_count_words([*(part for line in lines for part in line.parts), *said]))
+    for line in lines:
+        listed.put(line)
+    for one in said:
+        listed.take(one)
+    found: dict[Kind, list[str]] = {"rule": [], "decision": [], "value": []}
+    for stated in listed.lines.values():
+        found[stated.kind].append(stated.line)
+    return {kind: tuple(dict.fromkeys(lines)) for kind, lines in found.items()}
+
+
+def read_messages(messages: Iterable[Message]) -> list[Said]:
+    """List the sentences of the user, and those of the assistant that decide, correct or conclude something."""
+    found: list[Said] = []
+    for message in messages:
+        text = own_words(message)
+        if message.role not in {"user", "assistant"} or (message.role == "user" and len(text) > MAX_MESSAGE):
+            continue
+        before = ""
+        for sentence in signals.list_statements([text]):
+            is_by_user = message.role == "user"
+            kind = find_kind(sentence) if is_by_user else find_conclusion(sentence)
+            if kind or (is_by_user and not sentence.endswith(("?", "？"))):
+                found.append(Said(sentence, before, kind, is_by_user))
+            before = sentence
+    return found
+
+
+def find_conclusion(sentence: str) -> Kind | None:
+    """Return `decision` for a sentence of the assistant that decides or concludes something; None for any other.
+
+    "I use the body instead of the header" says what was done: it corrects nothing.
+    """
+    if sentence.endswith(("?", "？")) or len(Said(sentence).content) < MIN_CONTENT:
+        return None
+    is_explicit = signals.classify_sentence(sentence) in {"decision", "correction"}
+    if is_explicit or signals.has_signal(sentence, "decision", "choice", "conclusion"):
+        return "decision"
+    return None
+
+
+def find_kind(sentence: str) -> Kind | None:
+    """Return the list that a sentence of the user belongs to; None for a question, a task, a remark or pasted text."""
+    if signals.is_question(sentence):
+        return None
+    if signals.has_signal(sentence, "rule", "preference", "remember"):
+        return "rule"
+    if signals.line_pattern("setting").match(sentence) or signals.line_pattern("todo").match(sentence):
+        return "value"
+    is_explicit = signals.classify_sentence(sentence) is not None
+    if (
+        is_explicit
+        or signals.has_signal(sentence, "decision", "choice", "correction", "conclusion")
+        or is_correction(sentence)
+    ):
+        return "decision"
+    if signals.has_signal(sentence, "request") or not is_statement(sentence) or not sentence[0].isalnum():
+        return None
+    claim = read_claim(sentence)
+    if claim is None or len(claim.topic) + len(claim.values) < MIN_CONTENT:
+        return None
+    if "weekday" in claim.values or _DIGIT.search(sentence):
+        return "value"
+    has_name = bool(claim.proper) or bool(find_identifiers([sentence], limit=1))
+    return "value" if has_name and (is_plain(sentence) or sentence.casefold().startswith(("we ", "our "))) else None
+
+
+def states_only(text: str) -> bool:
+    """Tell whether a text of the user has statements and nothing else, such as a task or a question."""
+    kinds: set[Kind | None] = set()
+    for sentence in signals.sentences(text):
+        kinds.add(None if signals.has_signal(sentence, "request") else find_kind(sentence))
+    return bool(kinds) and None not in kinds
+
+
+def _count_words(said: Sequence[Said]) -> Counter[str]:
+    """Count the sentences that have each word."""
+    every = {one.text: one for one in said}
+    counts: Counter[str] = Counter()
+    for one in every.values():
+        counts.update(one.words.terms)
+    counts[""] = len(every)
+    return counts
+
+
+@dataclass(slots=True)
+class _Listed:
+    """The statements so far, in order, and where their words and sentences are."""
+
+    counts: Counter[str]
+    lines: dict[int, Stated] = field(default_factory=dict)
+    by_word: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    by_text: dict[str, int] = field(default_factory=dict)
+    rarity: Rarity = field(init=False)
+    max_rare: float = field(init=False)
+    next_place: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        every = self.counts.pop("", 0)
+        self.rarity = Rarity.of({word: math.log(1 + every / count) for word, count in self.counts.items()})
+        self.max_rare = max(MAX_RARE, MAX_RARE_SHARE * every)
+
+    def put(self, stated: Stated) -> None:
+        """Put a line at the end."""
+        place = self.next_place
+        self.next_place += 1
+        self.lines[place] = stated
+        for part in stated.parts:
+            self.by_text[part.text] = place
+            for word in part.content:
+                self.by_word[word].add(place)
+
+    def take(self, said: Said) -> None:
+        """Take in a sentence: behind what it may correct, instead of what it replaces, or as a line of its own.
+
+        What a correction is about may be in the sentence before it: "Nora left. Write to Emil instead."
+        """
+        if self._join(said):
+            return
+        is_after_short = 0 < len(said.before) <= MAX_BEFORE_CHARS and said.before not in self.by_text
+        if is_after_short and has_sign(said.text) and self._join(replace(said, text=f"{said.before} {said.text}")):
+            return
+        if said.kind:
+            self.put(Stated(said.kind, (said,)))
+
+    def _join(self, said: Said) -> bool:
+        """Write a sentence behind or instead of a statement; return whether there is one."""
+        same = self.by_text.get(said.text)
+        if same in self.lines:
+            self.put(self.lines.pop(same).add(said))
+            return True
+        near = {place for word in said.content for place in self.by_word.get(word, ()) if place in self.lines}
+        shares: dict[int, float] = {}
+        replaced: list[Stated] = []
+        for place in sorted(near):
+            line = self.lines[place]
+            if self._replaces(line, said):
+                replaced.append(self.lines.pop(place))
+                continue
+            share = max(self._compare(part, said) for part in line.parts)
+            if share and (said.kind is None or len(line.parts) <= MAX_LATER):
+                shares[place] = share
+        if replaced:
+            self.put(Stated(said.kind or replaced[-1].kind, (said,)))
+        elif shares:
+            best = max(shares, key=lambda place: (shares[place], place))
+            self.put(self.lines.pop(best).add(said))
+        return bool(replaced or shares)
+
+    def _replaces(self, line: Stated, said: Said) -> bool:
+        """Tell whether a sentence takes the place of a line without doubt."""
+        later = said.claim
+        if later is None or not (later.is_change or later.is_ending):
+            return False
+        for part in line.parts:
+            if part.claim is None or not (contradict(part.claim, later) and replaces(later, part.claim)):
+                return False
+        return True
+
+    def _compare(self, part: Said, said: Said) -> float:
+        """Return the share of a statement that a later sentence has, if it may correct it; else 0."""
+        shared = part.content & said.content
+        if not shared:
+            return 0.0
+        share = self.rarity.share(shared, of=part.content)
+        if not said.is_by_user and share < MIN_SHARE:  # what it says while it works has many words of change
+            return 0.0
+        is_task = said.kind is None and signals.has_signal(said.text, "request")
+        if Earlier.read(part.words, self.rarity, asked=()).is_superseded(Later.read(said.text)):
+            return share
+        is_rare = any(self.counts[word] <= self.max_rare for word in shared)
+        if is_rare and has_sign(said.text):
+            return share
+        if share >= MIN_WEAK_SHARE and not is_task and has_weak_sign(said.text):
+            return share
+        if part.claim is not None and said.claim is not None:
+            if contradict(part.claim, said.claim):
+                return share
+            if share >= MIN_NUMBER_SHARE and may_contradict(part.claim, said.claim):
+                return share
+        if share >= MIN_SHARE and not is_task:
+            return share
+        return 0.0
