@@ -49,6 +49,7 @@ from holdfast.edit_log import EditLog
 from holdfast.errors import SPACE_ADVICE, HoldfastError, WindowError
 from holdfast.history import History
 from holdfast.memory.block import Fact, fact_line, session_lines
+from holdfast.memory.block_room import MAX_STATEMENT_TOKENS
 from holdfast.memory.memory import Memory
 from holdfast.memory.overview import past_session
 from holdfast.memory.passage_search import Hit
@@ -513,11 +514,14 @@ def _is_much_larger(larger: Edit, block: Edit | None) -> bool:
 def _is_worth_a_cut(recall: Recall, items: Sequence[Item], texts: Sequence[str]) -> bool:
     """Whether a block is worth that earlier ones are removed, with which the provider's cache loses most of the window.
 
-    It must have something new, and answer a question or match well.
+    It must have something new, and answer a question or match well. The next step of some work always matches well,
+    because work repeats itself; its block is small.
     """
     if not _is_new(recall, items):
         return False
-    return bool(recall.facts) or recall.confidence >= SURE or asks_something(texts[-1])
+    if recall.facts or asks_something(texts[-1]):
+        return True
+    return recall.confidence >= SURE and recall.size > MAX_STATEMENT_TOKENS
 
 
 def _explain_kept_blocks(recall: Recall, items: Sequence[Item]) -> Recall:

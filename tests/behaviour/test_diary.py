@@ -98,6 +98,19 @@ def test_notes_seldom_cost_the_prefix_and_a_question_may(engine: Engine) -> None
     assert "Frau Behrens" in str(session.assemble(history, limit=9_000).render())
 
 
+def test_notes_that_match_well_do_not_cost_the_prefix_either(engine: Engine) -> None:
+    """What is noted again matches well, and asks for nothing."""
+    session = engine.session("next", project="station")
+    history: list[Message] = []
+    removed = 0
+    for number in range(30):
+        history.append(user(f"Buoy {number % 6}{number % 12} looks fine today too, the tide is {number} cm."))
+        changes = session.assemble(history, limit=9_000).report.changes
+        removed += any("made room" in change.reason for change in changes)
+        history.append(reply("Noted."))
+    assert removed == 0
+
+
 def test_a_note_gets_a_smaller_block_than_a_question(engine: Engine) -> None:
     """It refers to what is known, and asks for nothing."""
     session = engine.session("new", project="station")
