@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,10 +20,16 @@ from support.paths import ROOT
 pytestmark = pytest.mark.skipif(not find_spec("bpe_openai"), reason="bpe-openai is not installed")
 
 
-@pytest.fixture(scope="module", params=[1, 2])
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.nightly)])
 def rows(request: pytest.FixtureRequest) -> dict[str, dict[str, float]]:
     """The table of docs/tokens.md for a seed."""
-    return compare(installed(), seed=request.param)
+    return make_rows(request.param)
+
+
+@cache
+def make_rows(seed: int) -> dict[str, dict[str, float]]:
+    """Count texts with all tokenizers."""
+    return compare(installed(), seed=seed)
 
 
 def test_the_estimate_for_any_model_is_never_far_below_a_real_tokenizer(rows: dict[str, dict[str, float]]) -> None:
@@ -47,6 +54,7 @@ def test_the_texts_are_the_same_for_the_same_seed() -> None:
     assert texts(size=500, seed=3) != texts(size=500, seed=4)
 
 
+@pytest.mark.nightly
 def test_the_command_prints_a_row_for_each_kind_of_text() -> None:
     """As a table and as JSON."""
     shown = CliRunner().invoke(bench, ["tokens"], catch_exceptions=False)
@@ -58,7 +66,7 @@ def test_the_command_prints_a_row_for_each_kind_of_text() -> None:
 def test_the_documentation_gives_the_figures_that_the_command_makes() -> None:
     """Every row of the table in docs/tokens.md."""
     page = (Path(__file__).resolve().parents[2] / "docs" / "tokens.md").read_text("utf-8")
-    for kind, row in compare(installed()).items():
+    for kind, row in make_rows(1).items():
         figures = (row[name] for name in (O200K, "cl100k_base", "qwen3.6", "deepseek-v4", "gpt / o200k"))
         assert f"| {kind} | {' | '.join(f'{figure:.2f}' for figure in figures)} |" in page
 
