@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 from typing import Final
@@ -63,6 +64,7 @@ def pytest_configure() -> None:
     # Tests write thousands of databases, each durably. A disk in memory has nothing to wait for.
     if os.access(_MEMORY_DISK, os.W_OK) and shutil.disk_usage(_MEMORY_DISK).free >= _MIN_FREE_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY_DISK))
+        tempfile.tempdir = os.environ["PYTEST_DEBUG_TEMPROOT"]  # for tests that make a folder for each example
 
 
 @pytest.hookimpl(optionalhook=True)
