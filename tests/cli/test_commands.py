@@ -583,8 +583,10 @@ class TestMemory:
 
     def test_facts_are_remembered_and_forgotten(self, tmp_path: Path) -> None:
         """A remembered fact is listed, takes the place of its slot, and can be forgotten."""
-        data("remember", "The API listens on port 8443", "--subject", "api", "--slot", "port", home=tmp_path)
-        newer = data("remember", "The API listens on port 9443", "--subject", "api", "--slot", "port", home=tmp_path)
+        slot = ("--subject", "api", "--slot", "port")
+        older = data("remember", "The API listens on port 8443", *slot, home=tmp_path)
+        newer = data("remember", "The API listens on port 9443", *slot, home=tmp_path)
+        assert (older["replaced"], newer["replaced"]) == ([], [older["id"]])
         (held,) = data("facts", home=tmp_path)
         assert held["content"].endswith("9443")
         assert data("forget", newer["id"][:8], "--yes", home=tmp_path)["forgotten"] >= 1

@@ -393,11 +393,17 @@ def _format_fact(row: FactRow, *, until: int | None = None, is_hidden: bool = Fa
 def remember(
     *, content: str, type_: Any, subject: str, slot: str, home: Path | None, as_json: bool, **whose: Any
 ) -> None:
-    """Store CONTENT as a fact."""
-    scope, _ = scope_of(**whose)
+    """Store CONTENT as a fact, and say which ones it replaces."""
+    scope, across = scope_of(**whose)
     with open_memory(home, create=True) as memory:
+        before = memory.facts(scope=scope, across=across)
         row = memory.remember(content, scope=scope, type=type_, subject=subject, slot=slot)
-    print_result(asdict(row) | owner_of(row.scope), _format_fact(row), as_json=as_json)
+        after = {fact.id for fact in memory.facts(scope=scope, across=across)}
+    replaced = [fact for fact in before if fact.id not in after]
+    lines = [_format_fact(row)]
+    lines += [f"  It replaces: {_format_fact(fact)}" for fact in replaced]
+    data = asdict(row) | owner_of(row.scope) | {"replaced": [fact.id for fact in replaced]}
+    print_result(data, "\n".join(lines), as_json=as_json)
 
 
 @click.command()
