@@ -19,6 +19,8 @@ from support.conversations import answer, call, reply, results, user
 pytestmark = pytest.mark.untraced  # long conversations run the same lines again
 
 LIMIT = 128_000
+KINDS = ("hex", "base64", "CSV of numbers", "UUIDs", "hexdump", "logs with timestamps")
+GPT = "openai/gpt-5"
 
 
 def talk_about(kind: str, *, seed: int = 5) -> list[Message]:
@@ -43,8 +45,14 @@ def engine_at(path: Path, *, model: str | None = None, tokens: Tokens | None = N
 
 
 @pytest.mark.skipif(not find_spec("bpe_openai"), reason="bpe-openai is not installed")
-@pytest.mark.parametrize("model", [None, "openai/gpt-5"])
-@pytest.mark.parametrize("kind", ["hex", "base64", "CSV of numbers", "UUIDs", "hexdump", "logs with timestamps"])
+@pytest.mark.parametrize(
+    ("kind", "model"),
+    [
+        *((kind, None) for kind in KINDS),
+        (KINDS[0], GPT),
+        *(pytest.param(kind, GPT, marks=pytest.mark.nightly) for kind in KINDS[1:]),
+    ],
+)
 def test_a_history_of_tool_output_fits_by_real_tokenizers(tmp_path: Path, kind: str, model: str | None) -> None:
     """The session grows turn by turn; the last windows are cut, and each is counted again."""
     whole = talk_about(kind)
