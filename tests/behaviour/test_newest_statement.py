@@ -92,6 +92,79 @@ def test_a_statement_in_the_window_is_corrected_by_another_session(tmp_path: Pat
         assert "LaunchDarkly" in window.messages[-1].text
 
 
+@pytest.mark.variants
+@pytest.mark.parametrize(
+    ("statements", "question", "new"),
+    [
+        (
+            [
+                "The cut-over to the new warehouse is planned for March 14. Show me the migration folder.",
+                "Scratch that date for the warehouse, the cut-over slipped to April 2, the racks are not there yet.",
+            ],
+            "On which day do we switch to the new storage building?",
+            "April 2",
+        ),
+        (
+            [
+                "We store the tracking events in MongoDB, collection trk_ev. Write me a short script that counts them.",
+                "Actually the tracking events live in ClickHouse now, the Mongo cluster was switched off on Friday.",
+            ],
+            "Which database has the tracking history?",
+            "ClickHouse",
+        ),
+        (
+            ["Jonas is the product owner.", "Jonas left, Mira is the product owner now."],
+            "Who is the product owner?",
+            "Mira",
+        ),
+        (["The retry limit is 3.", "Bump the retry limit to 7."], "What is the retry limit?", "to 7"),
+        (
+            ["Error mails go to ops@lark.example.", "Error mails should go to alerts@lark.example, not ops@."],
+            "Where do error mails go?",
+            "alerts@",
+        ),
+        (["会议定在周一下午三点。", "会议改到周二上午十点了。"], "会议在什么时候？", "周二上午十点"),
+        (["日志级别用 DEBUG。", "日志级别不要用 DEBUG 了，用 WARN。"], "日志级别用什么？", "WARN"),
+        (
+            ["週報は月曜日に送ってください。", "週報はやっぱり水曜日に送ってください。"],
+            "週報はいつ送りますか？",
+            "水曜日",
+        ),
+        (
+            ["Die Testdaten liegen auf Server alfa3.", "Die Testdaten liegen jetzt auf Server bravo7."],
+            "Wo liegen die Testdaten?",
+            "bravo7",
+        ),
+    ],
+    ids=["in other words", "a name", "left", "bare number", "not", "zh weekday", "zh not", "ja weekday", "de now"],
+)
+def test_a_plain_correction_marks_what_it_corrects(
+    tmp_path: Path, statements: list[str], question: str, new: str
+) -> None:
+    """It says "now", "not", "left" or the like, or has another value; the question may have none of its words."""
+    lines = ask(tmp_path, statements, question).splitlines()
+    assert any(new in line for line in lines)
+    old = [line for line in lines if statements[0] in line]
+    assert all(MARK in line for line in old)
+
+
+def test_a_request_is_never_marked(tmp_path: Path) -> None:
+    """It states nothing that may be outdated."""
+    statements = ["Show me the last wave output.", "The last wave output is no longer written to the share."]
+    lines = ask(tmp_path, statements, "What was the last wave output?").splitlines()
+    assert any("Show me" in line for line in lines)
+    assert not any("Show me" in line and MARK in line for line in lines)
+
+
+def test_everything_about_a_subject_is_marked_too(tmp_path: Path) -> None:
+    """A broad question quotes more of the older statements."""
+    first = "The canary gets 5 percent of the traffic for 40 minutes."
+    statements = [first, "The canary is drawn by Freja Lund.", "The canary gets traffic for 95 minutes now."]
+    lines = ask(tmp_path, statements, "Tell me everything about the canary").splitlines()
+    assert any("95 minutes" in line for line in lines)
+    assert all(MARK in line for line in lines if first in line)
+
+
 def test_what_is_only_related_is_not_marked(tmp_path: Path) -> None:
     """The same words do not make a correction, nor does the question that was asked before."""
     first = "The canary gets 5 percent of the traffic for 40 minutes."

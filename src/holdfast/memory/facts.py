@@ -16,7 +16,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Final, Literal, TypeAlias
@@ -157,6 +157,23 @@ def find_last(fact: FactRow, latest: Mapping[str, FactRow]) -> FactRow:
         row = latest[row.superseded_by]
         seen.add(row.id)
     return row
+
+
+def find_replaced(rows: Sequence[FactRow], *, messages: Container[int]) -> Iterator[tuple[int, str, FactRow]]:
+    """List what some messages say that no longer holds: the message, its words, and the fact that holds instead."""
+    latest = {row.id: row for row in rows}
+    for row in rows:
+        said_in = [number for number in row.evidence if number in messages]
+        if not said_in or row.deleted:
+            continue
+        last = find_last(latest[row.id], latest)
+        if last.content == row.content or not does_hold(last):
+            continue
+        # A fact that only repeats an older one is replaced by that.
+        is_later = max(last.evidence) > max(row.evidence) if last.evidence else last.time >= row.time
+        if is_later:
+            for number in said_in:
+                yield number, row.quote or row.content, last
 
 
 def _score(rows: Sequence[FactRow], wanted: Collection[str]) -> list[float]:

@@ -10,7 +10,7 @@ after a change of the figures below.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
@@ -20,32 +20,40 @@ import numpy as np
 from holdfast.calls import Deadline
 from holdfast.embed.base import Floats
 from holdfast.memory import block
-from holdfast.memory.facts import FactHit
+from holdfast.memory.facts import FactHit, find_replaced
 from holdfast.memory.passage_search import Found
 from holdfast.memory.quoter import Quoter
 from holdfast.search.arrays import Bools
 from holdfast.search.candidates import Candidates
-from holdfast.search.corrections import Earlier, Later, Rarity, Statement, choose_statement, split_statements
+from holdfast.search.corrections import Earlier, Later, Rarity, Statement, split_statements
 from holdfast.search.fuse import relative, top
 from holdfast.search.pack import MIN_EXCERPT_CHARS, Quote
-from holdfast.store.base import SearchQuery
+from holdfast.store.base import FactRow, SearchQuery
 
-_MIN_SEED: Final = 0.3
-"""A quote is about the question if it matches at least this share of what the best passage matches."""
-_MAX_SEEDS: Final = 5
-"""The number of quotes for which a later statement is looked for."""
+_MIN_SHOWN_SEED: Final = 0.3
+"""A passage in the window is about the question if it matches at least this share of what the best passage matches."""
 _MAX_SHOWN_SEEDS: Final = 2
-"""How many of them are passages in the window: the best one is often the question itself."""
-_MAX_SEED_TERMS: Final = 12
-"""With this many terms to search for, no terms of further quotes are added."""
-_SEED_DECAY: Final = 0.7
+"""How many such passages are looked at: the best one is often the question itself."""
+_MAX_SEEDS: Final = 24
+"""The number of passages that are compared with later ones,"""
+_MAX_STATEMENTS: Final = 4
+"""the sentences of each of them,"""
+_MAX_FIRST_SEARCHED: Final = 3
+"""the number of passages, the best ones, whose words are searched for first,"""
+_MAX_SEARCHED: Final = 12
+"""and up to which they are searched for together."""
+_MAX_SEED_TERMS: Final = 24
+"""With this many terms to search for, no terms of further statements are added."""
+_SEED_DECAY: Final = 0.8
 """The weight of the terms of a quote, relative to those of the better quote before it."""
 _MAX_LATER: Final = 8
 """The number of passages with such terms that are read."""
 _MAX_RANKED_LATER: Final = 10
 """The number of passages that match the question best and are compared as well, if they were read before."""
-_MAX_FIRST: Final = 3
+_MAX_FIRST: Final = 4
 """The number of later statements that are quoted before anything else."""
+_MAX_CHANGES: Final = 3
+"""A statement with more later ones than this is one of a series."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +121,8 @@ class Newest:
 
 
 def _measure_superseded(text: str) -> block.Superseded:
-    return "wholly" if len(split_statements(text)) == 1 else "partly"
+    stated = [statement for statement in split_statements(text) if not statement.is_request]
+    return "wholly" if len(stated) == 1 else "partly"
 
 
 def find_newest(
@@ -121,6 +130,7 @@ def find_newest(
     quotes: Sequence[Quote],
     *,
     facts: Sequence[FactHit],
+    past: Sequence[FactRow] = (),
     instructed: Sequence[Statement],
     hidden: Collection[int],
     can_search: bool = True,
@@ -131,32 +141,42 @@ def find_newest(
         found: The passages of the question.
         quotes: Those that are quoted.
         facts: The facts in the block.
+        past: All versions of all facts.
         instructed: What the system prompt says about the question.
         hidden: Messages that are never recalled.
         can_search: Whether there is time for a second search; if not, the passages that were read are compared.
     """
     candidates = found.candidates
     is_open = candidates.human & ~np.isin(candidates.messages, list(hidden))
-    seeds = _choose_seeds(candidates, quotes, is_open=is_open)
-    found.read(seeds)
-    statements = _choose_statements(found, seeds)
+    texts = _choose_seeds(found, quotes, is_open=is_open)
+    statements = _choose_statements(texts, found.weights)
     oldest = min((int(candidates.times[place]) for place in statements), default=0)
     again = _Again()
     if can_search:
-        again = _search_again(found, statements.values(), is_open=is_open, since=oldest)
+        again = _search_for(found, [some[0] for some in statements.values()], is_open=is_open, since=oldest)
     if can_search and instructed:  # a search of their own: weak quotes, of which there may be many, have other words
         again = again.join(_search_again(found, instructed, is_open=is_open, since=0))
     found.read(again.places)
     best = found.ranking.order[:_MAX_RANKED_LATER].tolist()
     rarity = Rarity.of({**candidates.rarity, **again.rarity})
-    later = _LaterTexts.read(found, [*seeds, *again.places, *best], is_open=is_open, rarity=rarity)
+    later = _LaterTexts.read(found, [*texts, *again.places, *best], is_open=is_open, rarity=rarity)
 
     passages: dict[int, list[int]] = {}
-    for place, statement in statements.items():
+    replaced: list[Statement] = []
+    for place, some in statements.items():
         moment = (int(candidates.times[place]), place)
-        passages[place] = later.find(statement, after=moment, speaker=found.texts[place].speaker)
+        every: dict[int, None] = {}
+        for statement in some:
+            places = later.find(statement, after=moment, speaker=found.texts[place].speaker)
+            if places:
+                every.update(dict.fromkeys(places))
+                replaced.append(statement)
+        passages[place] = list(every)
     passages = _leave_out_series(passages)
-    replaced = [statements[place] for place, places in passages.items() if places]
+    by_facts = {place for place, some in statements.items() if later.are_replaced(some, place, facts=facts)}
+    for place, successor in _find_past_facts(found, texts, past):
+        by_facts.add(place)
+        passages[place] = [*passages.get(place, ()), *successor]
     of_facts: dict[str, list[int]] = {}
     for hit in facts:
         if hit.fact.time:
@@ -167,28 +187,32 @@ def find_newest(
                 replaced.append(statement)
     of_instructions = [later.find(statement, after=(-1, -1)) for statement in instructed]
 
-    every = dict.fromkeys(chain(*of_instructions, *passages.values(), *of_facts.values()))
-    order = [place for place in every if candidates.eligible[place]][:_MAX_FIRST]
+    first_places = dict.fromkeys(chain(*of_instructions, *passages.values(), *of_facts.values()))
+    order = [place for place in first_places if candidates.eligible[place]][:_MAX_FIRST]
     scores = found.ranking.scores.copy()
     scores[order] = max(1.0, float(scores.max(initial=0)))
     ranking = replace(found.ranking, order=np.array(order, np.int64), scores=scores)
     # The excerpt of a later statement is chosen by the words of those that it takes the place of.
     terms = _find_answer_terms([*replaced, *instructed], asked=found.weights)
     first = replace(found, ranking=ranking, quote_weights={**found.quote_weights, **terms})
-    by_facts = [place for place, statement in statements.items() if later.is_replaced(statement, place, facts=facts)]
     return Newest(found=first, passages=passages, facts=of_facts, by_facts=by_facts)
 
 
 # --- earlier statements ----------------------------------------------------------------
 
 
-def _choose_seeds(candidates: Candidates, quotes: Sequence[Quote], *, is_open: Bools) -> list[int]:
-    """Choose the passages for which a later one is looked for: the best ones in the window, and the best quotes."""
+def _choose_seeds(found: Found, quotes: Sequence[Quote], *, is_open: Bools) -> dict[int, str]:
+    """Choose the texts, by place, for which later ones are looked for: the best in the window, and what is quoted."""
+    candidates = found.candidates
     match = _measure_match(candidates) * is_open
-    enough = _MIN_SEED * float(match.max(initial=0))
-    shown = top(match * ~candidates.eligible, _MAX_SHOWN_SEEDS).tolist()
-    places = dict.fromkeys([*shown, *(quote.passage for quote in quotes)])
-    return [place for place in places if match[place] > 0 and match[place] >= enough][:_MAX_SEEDS]
+    enough = _MIN_SHOWN_SEED * float(match.max(initial=0))
+    shown = [place for place in top(match * ~candidates.eligible, _MAX_SHOWN_SEEDS).tolist() if match[place] >= enough]
+    found.read(shown)
+    seeds = {place: found.texts[place].text for place in shown if place in found.texts}
+    for quote in quotes:
+        if is_open[quote.passage] and len(seeds) < _MAX_SEEDS:
+            seeds.setdefault(quote.passage, quote.text)
+    return seeds
 
 
 def _measure_match(candidates: Candidates) -> Floats:
@@ -199,16 +223,28 @@ def _measure_match(candidates: Candidates) -> Floats:
     return match
 
 
-def _choose_statements(found: Found, seeds: Iterable[int]) -> dict[int, Statement]:
-    """Return the sentence of each passage that has most of the question, by place."""
-    statements: dict[int, Statement] = {}
-    for place in seeds:
-        if place not in found.texts:
-            continue
-        statement = choose_statement(split_statements(found.texts[place].text), found.weights)
-        if statement is not None:
-            statements[place] = statement
+def _choose_statements(seeds: Mapping[int, str], weights: Mapping[str, float]) -> dict[int, list[Statement]]:
+    """Return the sentences of each text that state something, by place; those that have most of the question first."""
+    statements: dict[int, list[Statement]] = {}
+    for place, text in seeds.items():
+        some = [statement for statement in Later.read(text).statements if not statement.is_request]
+        if some:
+            some.sort(key=lambda one: -sum(weights.get(term, 0.0) for term in one.terms))
+            statements[place] = some[:_MAX_STATEMENTS]
     return statements
+
+
+def _find_past_facts(
+    found: Found, texts: Mapping[int, str], past: Sequence[FactRow]
+) -> Iterator[tuple[int, list[int]]]:
+    """Find the texts with words of a fact that was replaced, and the places of the messages with the newer one."""
+    numbers = found.candidates.messages
+    messages = {int(numbers[place]) for place in texts}
+    for message, words, successor in find_replaced(past, messages=messages):
+        for place, text in texts.items():
+            if numbers[place] == message and words in text:
+                later = [one for one in successor.evidence if one > message]
+                yield place, np.flatnonzero(np.isin(numbers, later) & found.candidates.human).tolist()
 
 
 # --- later ones ------------------------------------------------------------------------
@@ -226,6 +262,15 @@ class _Again:
             rarity={**self.rarity, **other.rarity},
             places=[*self.places, *other.places],
         )
+
+
+def _search_for(found: Found, statements: Sequence[Statement], *, is_open: Bools, since: int) -> _Again:
+    """Search for the words of the best statements, and again for those of the next ones."""
+    again = _Again()
+    for some in (statements[:_MAX_FIRST_SEARCHED], statements[_MAX_FIRST_SEARCHED:_MAX_SEARCHED]):
+        if some:
+            again = again.join(_search_again(found, some, is_open=is_open, since=since))
+    return again
 
 
 def _search_again(found: Found, statements: Iterable[Statement], *, is_open: Bools, since: int) -> _Again:
@@ -265,40 +310,51 @@ def _find_answer_terms(statements: Iterable[Statement], *, asked: Collection[str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LaterTexts:
-    """The texts, by place, among which later statements are looked for."""
+    """The texts, by place, among which later statements are looked for, and the places of each of their terms."""
 
     found: Found
     texts: Mapping[int, Later]
+    places: Mapping[str, Sequence[int]]
     rarity: Rarity
 
     @classmethod
     def read(cls, found: Found, places: Iterable[int], *, is_open: Bools, rarity: Rarity) -> _LaterTexts:
         texts: dict[int, Later] = {}
+        by_term: dict[str, list[int]] = {}
         for place in places:
             if place in found.texts and is_open[place] and place not in texts:
                 texts[place] = Later.read(found.texts[place].text)
-        return cls(found=found, texts=texts, rarity=rarity)
+                for term in texts[place].terms:
+                    by_term.setdefault(term, []).append(place)
+        return cls(found=found, texts=texts, places=by_term, rarity=rarity)
 
     def find(self, statement: Statement, *, after: tuple[int, int], speaker: str | None = None) -> list[int]:
         """Find the texts that take the place of a statement, said after a moment: a time and a place."""
         earlier = Earlier.read(statement, self.rarity, asked=self.found.weights)
+        weights: dict[int, float] = {}
+        for term, weight in earlier.weights.items():
+            for place in self.places.get(term, ()):
+                weights[place] = weights.get(place, 0.0) + weight
         times = self.found.candidates.times
         places: list[int] = []
-        for place, text in self.texts.items():
-            if (int(times[place]), place) <= after:
+        for place in self.texts:
+            if weights.get(place, 0.0) < earlier.least or (int(times[place]), place) <= after:
                 continue
             if speaker is not None and self.found.texts[place].speaker != speaker:
                 continue
-            if earlier.is_superseded(text):
+            if earlier.is_superseded(self.texts[place]):
                 places.append(place)
         return places
 
-    def is_replaced(self, statement: Statement, place: int, *, facts: Sequence[FactHit]) -> bool:
-        """Tell whether one of the facts was learned after the statement of a passage, and takes its place."""
-        earlier = Earlier.read(statement, self.rarity, asked=self.found.weights)
+    def are_replaced(self, statements: Iterable[Statement], place: int, *, facts: Sequence[FactHit]) -> bool:
+        """Tell whether one of the facts was learned after the statements of a passage, and takes the place of one."""
         time = int(self.found.candidates.times[place])
-        for hit in facts:
-            if hit.fact.time > time and earlier.is_superseded(Later.read(hit.fact.content)):
+        later = [Later.read(hit.fact.content) for hit in facts if hit.fact.time > time]
+        if not later:
+            return False
+        for statement in statements:
+            earlier = Earlier.read(statement, self.rarity, asked=self.found.weights)
+            if any(map(earlier.is_superseded, later)):
                 return True
         return False
 
@@ -307,6 +363,6 @@ def _leave_out_series(passages: Mapping[int, list[int]]) -> dict[int, list[int]]
     """Leave out statements with many later ones: sentences that differ in a number, such as in a log, are a series."""
     series: set[int] = set()
     for place, later in passages.items():
-        if len(later) > _MAX_FIRST:
+        if len(later) > _MAX_CHANGES:
             series.update([place, *later])
     return {place: later for place, later in passages.items() if place not in series}

@@ -265,19 +265,19 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
     newest = Newest(found=found)
     if size and spread is not None:
         quotes = quote_all(spread, room=room, known=known, deadline=deadlines.end)
-    elif size or may_be_corrected:
-        if size:
-            quotes = quote_best(found, room=room, known=known, deadline=deadlines.end)
-        if query.order.fusion == "recipe":
-            newest = find_newest(
-                found,
-                quotes,
-                facts=listed.facts,
-                instructed=instructed,
-                hidden=request.hidden.messages,
-                can_search=not deadlines.words_alone.is_over,
-            )
-            quotes = newest.insert(quotes, room=room, known=known, deadline=deadlines.end)
+    elif size:
+        quotes = quote_best(found, room=room, known=known, deadline=deadlines.end)
+    if (size or may_be_corrected) and query.order.fusion == "recipe":
+        newest = find_newest(
+            found,
+            quotes,
+            facts=listed.facts,
+            past=request.facts,
+            instructed=instructed,
+            hidden=request.hidden.messages,
+            can_search=not deadlines.words_alone.is_over,
+        )
+        quotes = newest.insert(quotes, room=room, known=known, deadline=deadlines.end)
     deadlines.end.check()
     if not size and not listed.facts and not quotes and not listed.sessions and not query.no_sessions:
         return replace(nothing, reason=_explain_nothing(found, chosen, hidden=request.hidden.messages))

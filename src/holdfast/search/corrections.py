@@ -12,7 +12,7 @@ there is no question and no need to be later.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import chain
@@ -25,14 +25,22 @@ from holdfast.text import is_unsegmented, terms
 
 MIN_STRONG_SHARE: Final = 0.2
 """The share of an earlier statement that one with a strong word of correction must have in common with it,"""
+MIN_PERSONAL_SHARE: Final = 0.35
+"""that it must have with one about the speaker, of which it must also consist to this share,"""
+MIN_MEDIUM_SHARE: Final = 0.45
+"""that one with a word such as "now" must have,"""
 MIN_NUMBER_SHARE: Final = 0.3
 """that one with another number of the same unit must have,"""
+MIN_LOOSE_SHARE: Final = 0.75
+"""that one with another number without a unit or another day of the week must have,"""
 MIN_BOTH_SHARE: Final = 0.12
-"""that one with both, or with a number and a weak word, must have,"""
+"""that one with a number and a word of correction must have,"""
 MIN_PLAIN_SHARE: Final = 0.7
 """and that any other must have."""
 MIN_ANSWER_SHARE: Final = 0.5
 """With a strong word, this share of what an earlier statement says beyond the question is enough."""
+MIN_SHARED: Final = 0.6
+"""What two statements have in common weighs at least this share of the rarest word."""
 MAX_STATEMENT_CHARS: Final = 300
 """A longer sentence is no plain statement."""
 MAX_BEFORE_CHARS: Final = 60
@@ -55,9 +63,14 @@ _MIN_NAME_DIGITS: Final = 4
 """A number of this many digits may be a name, such as that of a port or a ticket."""
 _LOG: Final = re.compile(r"\d{4}-\d\d-\d\dT\d|\b\d\d:\d\d:\d\d\b")
 """The time of a line of a log, to the second."""
-_DIGIT: Final = re.compile(r"\d")
 _UNIT_CHARS: Final = 3
 """Enough to tell units apart, and the same in singular and plural."""
+_VALUE_HINT: Final = re.compile(r"\d|day|tag|mittwoch", re.IGNORECASE)
+_LOOSE: Final = frozenset(("bare", "weekday"))
+"""Values that many statements have: that they differ says less."""
+_MIN_CLAUSE_TERMS: Final = 3
+"""The first part of a sentence with fewer terms says too little to be compared alone."""
+_CLAUSE_END: Final = re.compile(r"[,;:]\s|[，；：、]|\s[–—-]\s")
 _FLAGS: Final = re.IGNORECASE | re.VERBOSE
 
 
@@ -71,7 +84,59 @@ class Statement:
     @cached_property
     def quantities(self) -> dict[str, set[str]]:
         """The numbers in it by what they count. A statement is compared with many others, so they are read once."""
-        return _find_quantities(self.text)
+        return self._values[0]
+
+    @cached_property
+    def topic(self) -> frozenset[str]:
+        """Its terms without numbers and days, which are what changes."""
+        bare = self._values[1]
+        return self.terms if bare == self.text else Statement.read(bare).terms
+
+    @cached_property
+    def clause(self) -> frozenset[str]:
+        """The terms of what it says up to the first comma; what follows is often a reason."""
+        match = _CLAUSE_END.search(self._values[1])
+        if match is None:
+            return self.topic
+        first = Statement.read(self._values[1][: match.start()]).terms
+        return first if len(first) >= _MIN_CLAUSE_TERMS else self.topic
+
+    @cached_property
+    def is_request(self) -> bool:
+        """Whether it asks for work, and states nothing that may be outdated."""
+        return not self.quantities and _has_word("request", self.text)
+
+    @cached_property
+    def is_personal(self) -> bool:
+        """Whether it is about the speaker, or says only what the speaker feels."""
+        return _has_word("personal", self.text)
+
+    @cached_property
+    def is_correction(self) -> bool:
+        """Whether it says that something takes the place of something else."""
+        return is_correction(self.text)
+
+    @cached_property
+    def is_medium(self) -> bool:
+        """Whether it says "now" or the like."""
+        return _has_word("medium", self.text)
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether it says what something is or does."""
+        return _has_word("plain", self.text)
+
+    @cached_property
+    def negated(self) -> frozenset[str]:
+        """The terms of what it says is not so: "not ops@", "Jonas left"."""
+        found: set[str] = set()
+        for match in compile_once(load("corrections")["words"]["negated"], _FLAGS).finditer(self.text):
+            found.update(filter(_is_telling, terms(match["name"] or match["gone"] or match["other"])))
+        return frozenset(found)
+
+    @cached_property
+    def _values(self) -> tuple[dict[str, set[str]], str]:
+        return _cut_quantities(self.text)
 
     @classmethod
     def read(cls, text: str) -> Statement:
@@ -144,24 +209,20 @@ def find_instructions(
     return [statement for _, statement in found[:MAX_INSTRUCTED]]
 
 
-def choose_statement(statements: Sequence[Statement], weights: Mapping[str, float]) -> Statement | None:
-    """Return the statement that has most of a query; None if there is none."""
-    if not statements:
-        return None
-    return max(statements, key=lambda one: sum(weights.get(term, 0.0) for term in one.terms))
-
-
 @dataclass(frozen=True, slots=True)
 class Rarity:
-    """How rare terms are; one that is not known counts as the rarest."""
+    """How rare terms are; one that is not known counts as the mean of the others."""
 
     values: Mapping[str, float]
     unknown: float
+    highest: float
 
     @classmethod
     def of(cls, values: Mapping[str, float]) -> Rarity:
         """Return the rarity of terms by their inverse document frequencies."""
-        return cls(values, max(values.values(), default=1.0))
+        if not values:
+            return cls(values, 1.0, 1.0)
+        return cls(values, sum(values.values()) / len(values), max(values.values()))
 
     def weigh(self, found: Iterable[str]) -> float:
         """Return the weight of some terms together."""
@@ -182,13 +243,18 @@ class Later:
 
     @classmethod
     def read(cls, text: str) -> Later:
-        """Read a text."""
-        return cls(text=text, terms=frozenset(terms(text)))
+        """Read a text. The same passages are compared in many turns."""
+        return _read_later(text)
 
     @cached_property
     def statements(self) -> list[Statement]:
         """Its sentences. Most texts have too little in common with any statement to need them."""
         return split_statements(self.text)
+
+
+@lru_cache(maxsize=2048)
+def _read_later(text: str) -> Later:
+    return Later(text=text, terms=frozenset(terms(text)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,65 +265,100 @@ class Earlier:
     answer: frozenset[str]
     asked: Container[str]
     rarity: Rarity
-    weight: float
+    weights: Mapping[str, float]
+    """How rare the terms of its topic are,"""
+    topic_weight: float
+    """that of all of them,"""
+    clause_weight: float
+    """and of those up to the first comma."""
 
     @classmethod
     def read(cls, statement: Statement, rarity: Rarity, *, asked: Container[str]) -> Earlier:
         """Return a statement with what it says beyond the question."""
-        answer = frozenset(term for term in statement.terms if term not in asked)
-        weight = rarity.weigh(statement.terms) or 1.0
-        return cls(statement=statement, answer=answer, asked=asked, rarity=rarity, weight=weight)
+        weights = {term: rarity.weigh((term,)) for term in statement.topic}
+        return cls(
+            statement=statement,
+            answer=frozenset(term for term in statement.topic if term not in asked),
+            asked=asked,
+            rarity=rarity,
+            weights=weights,
+            topic_weight=sum(weights.values()) or 1.0,
+            clause_weight=sum(weights.get(term, 0.0) for term in statement.clause) or 1.0,
+        )
 
-    def measure(self, shared: Iterable[str]) -> float:
-        """Return the share of the statement that some of its terms are, 0 to 1."""
-        return self.rarity.weigh(shared) / self.weight
+    @property
+    def least(self) -> float:
+        """How much what a later statement has in common with it must weigh."""
+        return MIN_SHARED * self.rarity.highest
+
+    def measure(self, shared: frozenset[str]) -> float:
+        """Return the share that some of its terms have in it, or in its first clause, by how rare they are, 0 to 1."""
+        weight = sum([self.weights[term] for term in shared])
+        if self.statement.clause is self.statement.topic:
+            return weight / self.topic_weight
+        in_clause = sum([self.weights[term] for term in shared & self.statement.clause])
+        return max(weight / self.topic_weight, in_clause / self.clause_weight)
 
     def is_superseded(self, later: Later) -> bool:
         """Tell whether one of the statements of a later text takes its place.
 
         What a correction is about may be in the sentence before it: "Nora left. Write to Emil instead."
         """
-        terms = self.statement.terms
-        if self.measure(terms & later.terms) < MIN_BOTH_SHARE:
-            return False
+        earlier = self.statement
         before: Statement | None = None
         for one in later.statements:
-            if one.text == self.statement.text:  # it is said again
+            if one.text == earlier.text:  # it is said again
                 return False
-            is_new = any(term not in self.asked for term in one.terms - terms)  # a question asked again is not
-            is_new = is_new or bool(_find_other_numbers(one, self.statement))
-            if is_new and self._is_superseded_by(one, before=before):
+            if self._is_superseded_by(one, before=before) and self._is_new(one):
                 return True
             before = one if len(one.text) <= MAX_BEFORE_CHARS else None
         return False
 
+    def _is_new(self, later: Statement) -> bool:
+        """Tell whether a statement says something else. A question that is asked again does not."""
+        if any(term not in self.asked for term in later.terms - self.statement.terms):
+            return True
+        return bool(_find_other_numbers(later, self.statement))
+
     def _is_superseded_by(self, later: Statement, *, before: Statement | None) -> bool:
         earlier = self.statement
-        shared = earlier.terms & later.terms
-        near = shared if before is None else shared | (earlier.terms & before.terms)
+        near = earlier.topic & (later.terms if before is None else later.terms | before.terms)
+        if sum([self.weights[term] for term in near]) < self.least:
+            return False
         near_share = self.measure(near)
         if near_share < MIN_BOTH_SHARE:
             return False
-        # "Unleash is no longer used" has all of what "flags live in Unleash" answers.
-        has_answer = bool(self.answer) and self.rarity.share(near & self.answer, of=self.answer) >= MIN_ANSWER_SHARE
-        if (has_answer or near_share >= MIN_STRONG_SHARE) and is_correction(later.text):
-            return True
+        shared = earlier.topic & later.topic
+        if earlier.is_personal:  # "I live in Porto", "I live in Lisbon now"
+            near_share = min(near_share, len(shared) / len(later.topic or near))
         units = _find_other_numbers(later, earlier)
+        if later.is_correction or not later.negated.isdisjoint(earlier.terms):
+            enough = MIN_BOTH_SHARE if units else MIN_STRONG_SHARE
+            if near_share >= (MIN_PERSONAL_SHARE if earlier.is_personal else enough):
+                return True
+            # "Unleash is no longer used" has all of what "flags live in Unleash" answers.
+            if (
+                self.answer
+                and not earlier.is_personal
+                and self.rarity.share(near & self.answer, of=self.answer) >= MIN_ANSWER_SHARE
+            ):
+                return True
+        share = min(near_share, self.measure(shared))
         if units:
-            told = [term for term in shared if not term.startswith(tuple(units))]  # many things are counted in percent
-            share = self.measure(told)
+            is_loose = _LOOSE.issuperset(units)
             if share < MIN_BOTH_SHARE:
                 return False
-            return share >= MIN_NUMBER_SHARE or _has_word("weak", later.text) or is_correction(later.text)
+            if share >= (MIN_LOOSE_SHARE if is_loose else MIN_NUMBER_SHARE):
+                return True
+            return later.is_medium or (not is_loose and _has_word("weak", later.text))
         if _repeats_number(later, earlier):  # "48 MB, as agreed" changes nothing
             return False
+        if share >= MIN_MEDIUM_SHARE and later.is_medium:
+            return True
         # "The port is 8443", "the port is 9443": the numbers are what differs.
-        words = [term for term in earlier.terms if not term.isdigit()]
-        if self.rarity.share(shared.intersection(words), of=words) < MIN_PLAIN_SHARE:
+        if share < MIN_PLAIN_SHARE or 2 * len(shared) < len(later.topic):
             return False
-        if 2 * len(shared) < len(later.terms):
-            return False
-        return _has_word("plain", later.text) and _has_word("plain", earlier.text)
+        return later.is_plain and earlier.is_plain
 
 
 def is_correction(text: str) -> bool:
@@ -313,24 +414,38 @@ def _repeats_number(later: Statement, earlier: Statement) -> bool:
     return False
 
 
-def _find_quantities(text: str) -> dict[str, set[str]]:
-    """Return the numbers in a text by what they count."""
+def _cut_quantities(text: str) -> tuple[dict[str, set[str]], str]:
+    """Return the numbers and days in a text by what they count, and the text without them."""
     found: dict[str, set[str]] = {}
-    if text.isascii() and not _DIGIT.search(text):
-        return found
+    if text.isascii() and not _VALUE_HINT.search(text):
+        return found, text
     tables = load("corrections")["quantities"]
-    for match in compile_once(tables["spaced"], _FLAGS).finditer(text):
+
+    def cut_spaced(match: re.Match[str]) -> str:
         if match["clock"]:
             found.setdefault("clock", set()).add(match["clock"])
-        elif match["day"]:
-            found.setdefault("day", set()).add(match["day"])
-        elif not is_unsegmented(match["unit"][0]):
+        elif match["day"] or match["first_day"]:
+            found.setdefault("day", set()).add(" ".join(sorted(match[0].casefold().split())))
+        elif match["week_day"]:
+            found.setdefault("weekday", set()).add(match["week_day"].casefold())
+        elif match["bare"]:
+            found.setdefault("bare", set()).add(match["bare"])
+            return match[0].removesuffix(match["bare"])
+        elif is_unsegmented(match["unit"][0]):
+            return match[0]
+        else:
             found.setdefault(match["unit"].casefold()[:_UNIT_CHARS], set()).add(match["number"])
-    if text.isascii():
-        return found
-    for match in compile_once(tables["unsegmented"], _FLAGS).finditer(text):
+            return f" {match['unit']} "
+        return " "
+
+    def cut_unsegmented(match: re.Match[str]) -> str:
         if match["number"]:
             found.setdefault(match["unit"], set()).add(match["number"])
         else:
             found.setdefault("weekday", set()).add(match["weekday"] or match["day_of_week"])
-    return found
+        return " "
+
+    bare = compile_once(tables["spaced"], _FLAGS).sub(cut_spaced, text)
+    if not text.isascii():
+        bare = compile_once(tables["unsegmented"], _FLAGS).sub(cut_unsegmented, bare)
+    return found, bare
