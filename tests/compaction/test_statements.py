@@ -10,7 +10,7 @@ import pytest
 from holdfast import Engine
 from holdfast.compaction.digest import make_digest
 from holdfast.compaction.sections import LATER, parse
-from holdfast.compaction.statements import find_conclusion, find_kind
+from holdfast.compaction.statements import MAX_LINES, find_conclusion, find_kind, list_stated
 from holdfast.compaction.tool_calls import find_activity
 from holdfast.messages import Message
 from holdfast.settings import Embedding, Recall, Settings
@@ -155,6 +155,10 @@ def test_statements_about_different_things_stay_apart() -> None:
         ("看一下第 12 个文件。", None),
         ("I looked through the board again and most of the cards are done.", None),
         ("Thanks, that reads better.", None),
+        ("Deploys need two reviewers.", "value"),
+        ("[theme] Detected truecolor mode (TERM=xterm-256color)", None),
+        ("aider/repomap.py:23:1: E402 module level import not at top of file", None),
+        ("========= 1 failed, 6 passed in 3.28s =========", None),
     ],
 )
 def test_statements_of_the_user_are_told_from_tasks(sentence: str, kind: str | None) -> None:
@@ -177,6 +181,23 @@ def test_conclusions_of_the_assistant_are_kept(sentence: str) -> None:
     """What was found out is among the decisions, also if it was said between tool calls."""
     assert find_conclusion(sentence) == "decision"
     assert f"- {sentence}" in parse(digest([user("Why?"), reply(sentence), reply("Done.")]))["## Key Decisions"]
+
+
+def test_no_more_statements_are_listed_than_fit() -> None:
+    """The newest are, so that a long conversation is not compared with all that was ever said in it."""
+    said = [
+        f"The quota of {chr(97 + number % 26) * 4}{number} is {number * 3} boxes." for number in range(MAX_LINES + 40)
+    ]
+    listed = list_stated({"rule": (), "decision": (), "value": ()}, read(say(*said)))
+    assert len(listed["value"]) <= MAX_LINES
+    assert said[-1] in listed["value"][-1]
+
+
+def test_an_assistant_does_not_end_a_rule_of_the_user() -> None:
+    """What it says may stand behind the rule, never instead of it."""
+    rule = "We always use Kafka for the order events."
+    text = digest([*read(say(rule)), reply("We no longer use Kafka for the order events.")])
+    assert rule in text
 
 
 def test_the_goal_is_a_request() -> None:

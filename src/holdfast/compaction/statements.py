@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from heapq import nlargest
 from typing import Final, Literal, TypeAlias
 
 from holdfast import signals
@@ -42,11 +43,17 @@ MAX_MESSAGE: Final = 1_500
 """The maximum characters of a message of the user. A longer one is pasted text, with rules that are not theirs."""
 MIN_CONTENT: Final = 3
 """The number of words and values of a sentence that says something without the others around it."""
+MAX_SHORT: Final = 80
+"""The maximum characters of a sentence with a number in words that states a value: longer ones tell something."""
 MAX_LATER: Final = 3
 """The number of later sentences that are kept behind a statement: the newest."""
+MAX_LINES: Final = 300
+"""The number of statements that are listed, the newest: more do not fit into a summary."""
+MAX_NEAR: Final = 8
+"""The number of statements that a sentence is compared with: those that have most in common with it."""
 MIN_WEAK_SHARE: Final = 0.3
 """The share of a statement that a later sentence must have to be about the same thing, if it has a weak sign,"""
-MIN_SHARE: Final = 0.5
+MIN_SHARE: Final = 0.4
 """and if it has none."""
 MAX_RARE: Final = 2
 """A word in no more sentences than this is rare,"""
@@ -54,6 +61,7 @@ MAX_RARE_SHARE: Final = 0.02
 """or in no more than this share of them."""
 _LIST_MARK: Final = re.compile(r"\s*(?:(?:[-*+•]|\d{1,3}[.)])\s+)?")
 _HIRAGANA: Final = re.compile("[\u3041-\u309f]")
+_PASTED: Final = re.compile(r"[│┃]|^(?:File \"|E\s+\w*Error\b|\S+:\d+:\d+:\s)|^\w+: \w+Error\b")
 _DIGIT: Final = re.compile(r"\d")
 
 
@@ -88,6 +96,26 @@ class Said:
         """The terms that say what it is about."""
         words = self.words.terms - light_terms()
         return frozenset(word for word in words if not _HIRAGANA.search(word) and not word.isdigit())
+
+    @cached_property
+    def as_later(self) -> Later:
+        """The sentence, to be compared with earlier ones."""
+        return Later.read(self.text)
+
+    @cached_property
+    def is_task(self) -> bool:
+        """Whether it says what to do next, and not how things should be."""
+        return self.kind is None and signals.has_signal(self.text, "request")
+
+    @cached_property
+    def has_sign(self) -> bool:
+        """Whether it probably corrects something."""
+        return has_sign(self.text)
+
+    @cached_property
+    def has_weak_sign(self) -> bool:
+        """Whether it may correct something."""
+        return not self.is_task and has_weak_sign(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +175,7 @@ def read_messages(messages: Iterable[Message]) -> list[Said]:
         for sentence in signals.list_statements([text]):
             is_by_user = message.role == "user"
             kind = find_kind(sentence) if is_by_user else find_conclusion(sentence)
-            if kind or (is_by_user and not sentence.endswith(("?", "？"))):
+            if kind or (is_by_user and not _is_pasted(sentence) and not sentence.endswith(("?", "？"))):
                 found.append(Said(sentence, before, kind, is_by_user))
             before = sentence
     return found
@@ -158,7 +186,7 @@ def find_conclusion(sentence: str) -> Kind | None:
 
     "I use the body instead of the header" says what was done: it corrects nothing.
     """
-    if sentence.endswith(("?", "？")) or len(Said(sentence).content) < MIN_CONTENT:
+    if _is_pasted(sentence) or sentence.endswith(("?", "？")) or len(Said(sentence).content) < MIN_CONTENT:
         return None
     is_explicit = signals.classify_sentence(sentence) in {"decision", "correction"}
     if is_explicit or signals.has_signal(sentence, "decision", "choice", "conclusion"):
@@ -174,6 +202,8 @@ def find_kind(sentence: str) -> Kind | None:
         return "rule"
     if signals.line_pattern("setting").match(sentence) or signals.line_pattern("todo").match(sentence):
         return "value"
+    if _is_pasted(sentence):
+        return None
     is_explicit = signals.classify_sentence(sentence) is not None
     if (
         is_explicit
@@ -181,15 +211,22 @@ def find_kind(sentence: str) -> Kind | None:
         or is_correction(sentence)
     ):
         return "decision"
-    if signals.has_signal(sentence, "request") or not is_statement(sentence) or not sentence[0].isalnum():
+    if signals.has_signal(sentence, "request") or not is_statement(sentence):
         return None
     claim = read_claim(sentence)
     if claim is None or len(claim.topic) + len(claim.values) < MIN_CONTENT:
         return None
     if "weekday" in claim.values or _DIGIT.search(sentence):
         return "value"
+    if claim.values and is_plain(sentence) and len(sentence) <= MAX_SHORT:  # "Deploys need two reviewers."
+        return "value"
     has_name = bool(claim.proper) or bool(find_identifiers([sentence], limit=1))
     return "value" if has_name and (is_plain(sentence) or sentence.casefold().startswith(("we ", "our "))) else None
+
+
+def _is_pasted(sentence: str) -> bool:
+    """Tell whether a sentence begins like a line of a log, a diff or a shell."""
+    return _PASTED.search(sentence) is not None or not sentence.lstrip("\"'“”‘「『（(*`")[:1].isalnum()
 
 
 def states_only(text: str) -> bool:
@@ -232,6 +269,8 @@ class _Listed:
         place = self.next_place
         self.next_place += 1
         self.lines[place] = stated
+        if len(self.lines) > MAX_LINES:
+            del self.lines[next(iter(self.lines))]
         for part in stated.parts:
             self.by_text[part.text] = place
             for word in part.content:
@@ -245,7 +284,7 @@ class _Listed:
         if self._join(said):
             return
         is_after_short = 0 < len(said.before) <= MAX_BEFORE_CHARS and said.before not in self.by_text
-        if is_after_short and has_sign(said.text) and self._join(replace(said, text=f"{said.before} {said.text}")):
+        if is_after_short and said.has_sign and self._join(replace(said, text=f"{said.before} {said.text}")):
             return
         if said.kind:
             self.put(Stated(said.kind, (said,)))
@@ -256,10 +295,9 @@ class _Listed:
         if same in self.lines:
             self.put(self.lines.pop(same).add(said))
             return True
-        near = {place for word in said.content for place in self.by_word.get(word, ()) if place in self.lines}
         shares: dict[int, float] = {}
         replaced: list[Stated] = []
-        for place in sorted(near):
+        for place in self._find_near(said):
             line = self.lines[place]
             if self._replaces(line, said):
                 replaced.append(self.lines.pop(place))
@@ -274,10 +312,20 @@ class _Listed:
             self.put(self.lines.pop(best).add(said))
         return bool(replaced or shares)
 
+    def _find_near(self, said: Said) -> list[int]:
+        """Return the places of the lines that have most in common with a sentence, in order."""
+        weights: dict[int, float] = defaultdict(float)
+        for word in said.content:
+            places = self.by_word.get(word, set())
+            places.intersection_update(self.lines)
+            for place in places:
+                weights[place] += self.rarity.values.get(word, self.rarity.unknown)
+        return sorted(nlargest(MAX_NEAR, weights, key=lambda place: (weights[place], place)))
+
     def _replaces(self, line: Stated, said: Said) -> bool:
-        """Tell whether a sentence takes the place of a line without doubt."""
+        """Tell whether a sentence of the user takes the place of a line without doubt."""
         later = said.claim
-        if later is None or not (later.is_change or later.is_ending):
+        if later is None or not said.is_by_user or not (later.is_change or later.is_ending):
             return False
         for part in line.parts:
             if part.claim is None or not (contradict(part.claim, later) and replaces(later, part.claim)):
@@ -292,19 +340,17 @@ class _Listed:
         share = self.rarity.share(shared, of=part.content)
         if not said.is_by_user and share < MIN_SHARE:  # what it says while it works has many words of change
             return 0.0
-        is_task = said.kind is None and signals.has_signal(said.text, "request")
-        if Earlier.read(part.words, self.rarity, asked=()).is_superseded(Later.read(said.text)):
-            return share
         is_rare = any(self.counts[word] <= self.max_rare for word in shared)
-        if is_rare and has_sign(said.text):
+        if is_rare and said.has_sign:
             return share
-        if share >= MIN_WEAK_SHARE and not is_task and has_weak_sign(said.text):
+        if share >= MIN_WEAK_SHARE and said.has_weak_sign:
             return share
-        if part.claim is not None and said.claim is not None:
-            if contradict(part.claim, said.claim):
-                return share
-            if share >= MIN_NUMBER_SHARE and may_contradict(part.claim, said.claim):
-                return share
-        if share >= MIN_SHARE and not is_task:
+        if share >= MIN_SHARE and not said.is_task:
             return share
-        return 0.0
+        if Earlier.read(part.words, self.rarity, asked=()).is_superseded(said.as_later):
+            return share
+        if part.claim is None or said.claim is None:
+            return 0.0
+        if contradict(part.claim, said.claim):
+            return share
+        return share if share >= MIN_NUMBER_SHARE and may_contradict(part.claim, said.claim) else 0.0
