@@ -9,7 +9,9 @@ import pytest
 
 from benchmarks.other_words import make_tool_loop
 from holdfast import Engine
+from holdfast.errors import FormatError
 from holdfast.memory.block import Detail, Fact, Marks, render, strip_text
+from holdfast.messages import Message, Text
 from holdfast.settings import Archive, Recall, Settings
 
 LIMIT = 8_000
@@ -228,3 +230,57 @@ def test_a_passage_that_a_later_fact_replaces_is_marked(tmp_path: Path, said: st
     assert "(since 2026-09-22)" in fact
     assert said in passage
     assert MARK in passage
+
+
+def ask_new(folder: Path, said: list[str], question: str) -> str:
+    """Return what a new session gets for a question about what was said in another one, and learned from it."""
+    with Engine.open(folder, personal=True, background=False) as engine:
+        session = engine.session("s")
+        for text in said:
+            session.append([{"role": "user", "content": text}, {"role": "assistant", "content": "OK."}])
+        session.learn()
+        engine.work()
+        window = engine.session("new").assemble([{"role": "user", "content": question}], limit=16_000)
+    return window.messages[-1].text
+
+
+def test_a_passage_of_a_replaced_fact_is_marked(tmp_path: Path) -> None:
+    """The store knows that another fact took its place."""
+    lines = ask_new(tmp_path, ["MAX_RETRIES=5", "MAX_RETRIES=9"], "What is MAX_RETRIES?").splitlines()
+    assert any("MAX_RETRIES=9" in line for line in lines)
+    assert all(MARK in line for line in lines if "MAX_RETRIES=5" in line)
+
+
+def test_a_session_is_not_named_after_what_no_longer_holds(tmp_path: Path) -> None:
+    """The overview of a new session has the fact that holds."""
+    said = ["Remember that deploys happen on Tuesdays.", "Remember that deploys happen on Fridays now."]
+    overview, _, _ = ask_new(tmp_path, said, "Hello there, what is up?").partition("</project-overview>")
+    assert "Fridays" in overview
+    assert "Tuesdays" not in overview
+
+
+def test_a_time_in_the_future_does_not_make_a_statement_the_newest(tmp_path: Path) -> None:
+    """The messages of a session are in order, whatever the clock of the client says."""
+    future = 2_100_000_000_000
+    said = Message(role="user", parts=(Text(text="The invoice prefix is KR."),), timestamp=future)
+    history: list[Any] = make_tool_loop([*OTHERS, "Correction: the invoice prefix is ZX."], turns=30)
+    history[5:5] = [said, {"role": "assistant", "content": "Noted."}]
+    with Engine.open(tmp_path, settings=Settings(recall=Recall(deadline_ms=600_000)), background=False) as engine:
+        session = engine.session("s")
+        session.assemble(history, limit=LIMIT, recall=False)
+        engine.work()
+        question = {"role": "user", "content": "What is the invoice prefix?"}
+        window = session.assemble([*history, question], limit=LIMIT)
+    lines = window.messages[-1].text.partition("<detail>")[2].splitlines()
+    old = next(number for number, line in enumerate(lines) if "KR" in line)
+    new = next(number for number, line in enumerate(lines) if "ZX" in line)
+    assert old < new
+    assert MARK in lines[old]
+    assert MARK not in lines[new]
+
+
+def test_a_time_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    """The error names the message and its argument."""
+    said = Message(role="user", parts=(Text(text="x"),), timestamp="2026-11-18")  # type: ignore[arg-type]
+    with Engine.open(tmp_path, background=False) as engine, pytest.raises(FormatError, match="timestamp"):
+        engine.session("s").append([said])

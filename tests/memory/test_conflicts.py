@@ -89,6 +89,7 @@ def test_a_newer_value_replaces_the_old_one_if_that_is_clear(
         ("负责人是王芳", "负责人是李雷"),
         ("默认语言是英文", "默认语言是中文"),
         ("The default language is English", "The default language is Chinese"),
+        ("Tom is the release manager", "Priya is the release manager"),
     ],
 )
 def test_what_is_not_clear_stays_and_is_marked(memory: Memory, clock: Clock, first: str, second: str) -> None:
@@ -121,6 +122,8 @@ def test_what_is_not_clear_stays_and_is_marked(memory: Memory, clock: Clock, fir
         ("工单4711已关闭", "工单4712已关闭"),
         ("Step 1: install the agent within 5 minutes.", "Step 2: register the agent within 10 minutes."),
         ("The office in Oslo closes at 17:00.", "The office in Bergen closes at 16:00."),
+        ("Tom is a release manager", "Priya is a release manager"),
+        ("Tom is the release manager", "Priya is the product manager"),
     ],
 )
 def test_facts_about_different_things_do_not_contradict(memory: Memory, clock: Clock, first: str, second: str) -> None:

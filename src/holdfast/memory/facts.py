@@ -159,11 +159,13 @@ def find_last(fact: FactRow, latest: Mapping[str, FactRow]) -> FactRow:
     return row
 
 
-def find_replaced(rows: Sequence[FactRow], *, messages: Container[int]) -> Iterator[tuple[int, str, FactRow]]:
-    """List what some messages say that no longer holds: the message, its words, and the fact that holds instead."""
+def find_replaced(
+    rows: Sequence[FactRow], *, messages: Container[int] | None = None
+) -> Iterator[tuple[int, str, FactRow]]:
+    """List what messages, all or some, say that no longer holds: the message, its words, and the fact that does."""
     latest = {row.id: row for row in rows}
     for row in rows:
-        said_in = [number for number in row.evidence if number in messages]
+        said_in = [number for number in row.evidence if messages is None or number in messages]
         if not said_in or row.deleted:
             continue
         last = find_last(latest[row.id], latest)

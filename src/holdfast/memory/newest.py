@@ -295,15 +295,20 @@ def _search_again(found: Found, statements: Iterable[Statement], *, is_open: Boo
 
 
 def _find_answer_terms(statements: Iterable[Statement], *, asked: Collection[str]) -> dict[str, float]:
-    """Weigh the terms of statements that are not in the question; those of the best statement count most."""
+    """Weigh the terms of statements that are not in the question; those of the best statement count most.
+
+    The only such term of a statement counts as much as all of another: it may be the only one in the correction.
+    """
     found: dict[str, float] = {}
     weight = 1.0
     for statement in statements:
         if len(found) >= _MAX_SEED_TERMS:
             break
-        for term in sorted(statement.terms):  # a set has another order in every process
-            if term not in asked:
-                found.setdefault(term, weight)
+        new = [
+            term for term in sorted(statement.terms) if term not in asked
+        ]  # a set has another order in every process
+        for term in new:
+            found[term] = max(found.get(term, 0.0), weight / len(new))
         weight *= _SEED_DECAY
     return found
 

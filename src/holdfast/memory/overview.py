@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
 
 from holdfast import signals
@@ -90,7 +91,9 @@ def make_overview(
     known = choose_facts(store, scope, across=across, standing=standing)
     sessions: Iterable[SessionLine] = ()
     if has_sessions:
-        sessions = list_last_sessions(store, scope, across=across, has_own=has_own, limit=MAX_SESSIONS)
+        sessions = list_last_sessions(
+            store, scope, across=across, has_own=has_own, limit=MAX_SESSIONS, outdated=known.outdated
+        )
     lines: list[_Line] = []
     best = Overview()
     smallest = 0
@@ -172,16 +175,25 @@ def past_session(line: SessionLine, *, has_number: bool = False) -> block.PastSe
 
 
 def list_last_sessions(
-    store: Store, scope: Scope, *, across: Across, has_own: bool = False, limit: int
+    store: Store,
+    scope: Scope,
+    *,
+    across: Across,
+    has_own: bool = False,
+    limit: int,
+    outdated: Mapping[int, Sequence[str]] = MappingProxyType({}),
 ) -> Iterator[SessionLine]:
-    """List the last sessions that are worth a line, the newest first, by default without the one that asks."""
+    """List the last sessions that are worth a line, the newest first, by default without the one that asks.
+
+    `outdated` has what messages say that no longer holds: no session is named after it.
+    """
     # Some may be empty: a session of one greeting, or one that is excluded from recall.
     spans = store.read_sessions(scope, across=across, limit=2 * limit + 1)
     found = 0
     for span in spans:
         if span.scope == scope and not has_own:
             continue
-        line = describe(store, span)
+        line = describe(store, span, outdated=outdated)
         if line is None:
             continue
         yield line
@@ -197,12 +209,14 @@ def list_last_sessions(
 class StandingFacts:
     """The facts of an overview: what holds, and what is still to do; the most important first.
 
-    `notes` has, by id, what is said about a fact that another one contradicts.
+    `notes` has, by id, what is said about a fact that another one contradicts; `outdated` has, by message, words that
+    no longer hold.
     """
 
     standing: tuple[FactRow, ...] = ()
     tasks: tuple[FactRow, ...] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
+    outdated: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
 
 def choose_facts(
@@ -214,7 +228,11 @@ def choose_facts(
     is still to do are tasks that no later word says are done.
     """
     hidden = read_exclusions(store, scope, across=across)
-    known = [*facts.current(facts.load(store, scope, across=across)), *standing]
+    versions = facts.load(store, scope, across=across)
+    outdated: dict[int, list[str]] = {}
+    for message, words, _ in facts.find_replaced(versions):
+        outdated.setdefault(message, []).append(words)
+    known = [*facts.current(versions), *standing]
     known = [row for row in known if row.id not in hidden.facts]
     rows = [row for row in _keep_newest(known) if len(row.content) <= MAX_FACT_CHARS]
     given = {row.id for row in standing}
@@ -230,7 +248,7 @@ def choose_facts(
         rivals = index.find_rivals(row)
         if rivals:
             notes[row.id] = conflicts.note_conflict(row, rivals)
-    return replace(chosen, notes=notes)
+    return replace(chosen, notes=notes, outdated=outdated)
 
 
 def _rank(fact: FactRow, *, is_given: bool) -> int:

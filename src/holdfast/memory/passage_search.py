@@ -209,6 +209,7 @@ def find_passages(store: Store, query: RecallQuery, embedder: Embedder | None, d
         neighbours=max(query.neighbours, ANSWER_REACH),
     )
     candidates, missing = _drop_sparse_vectors(store.search(question))
+    candidates = replace(candidates, times=_order_times(candidates, now=query.now))
     deadlines.end.check()
     is_asking = asks_something(last)
     signals = Signals(
@@ -315,6 +316,22 @@ def _read_passages(
     numbers: dict[int, int] = dict(zip(candidates.passages[list(places)].tolist(), places, strict=True))
     rows = store.read_passages(Select(scope=query.scope, across=query.across, ids=tuple(numbers)))
     return {numbers[row.number]: row for row in rows}
+
+
+def _order_times(candidates: Candidates, *, now: int | None) -> Ints:
+    """Return the times of passages. One in the future is not later than what follows it in its session.
+
+    The clock of a client may be wrong. Other times stay: the parts of a session may have been imported in any order.
+    """
+    times = candidates.times
+    if now is None or times.max(initial=0) <= now:
+        return times
+    known = times.copy()
+    for place in np.flatnonzero(times > now).tolist():
+        is_after = (candidates.sessions == candidates.sessions[place]) & (times > 0) & (times <= now)
+        is_after[:place] = False
+        known[place] = times[is_after].min(initial=now)
+    return known
 
 
 def _drop_sparse_vectors(candidates: Candidates) -> tuple[Candidates, str]:

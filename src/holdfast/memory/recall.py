@@ -429,7 +429,7 @@ def _make_details(quotes: Sequence[Quote], newest: Newest, *, quoted: Collection
         passage = newest.found.texts[place]
         details[place] = block.Detail(
             role=passage.speaker,
-            time=passage.time,
+            time=int(newest.found.candidates.times[place]),
             text=quote.text,
             session=int(newest.found.candidates.sessions[place]),
             superseded=newest.judge_passage(place, quoted, text=quote.text),

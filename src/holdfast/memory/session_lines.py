@@ -7,8 +7,9 @@ titles, and the list for people.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from holdfast import signals
@@ -59,9 +60,14 @@ class SessionLine:
     messages: tuple[int, ...] = ()
 
 
-def describe(store: Store, span: SessionSpan) -> SessionLine | None:
-    """Make the line of a session; None if it has neither a title nor an outcome that may be shown."""
-    title = find_request(store, span.scope, has_excluded=False)
+def describe(
+    store: Store, span: SessionSpan, *, outdated: Mapping[int, Sequence[str]] = MappingProxyType({})
+) -> SessionLine | None:
+    """Make the line of a session; None if it has neither a title nor an outcome that may be shown.
+
+    `outdated` has, by message, words that no longer hold and that the line must not repeat.
+    """
+    title = find_request(store, span.scope, has_excluded=False, outdated=outdated)
     given = read_title(store, span.scope)
     if given and title is not None:
         title = Sentence(given, title.message)

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from holdfast.memory.archive import is_acknowledgement, is_noise, unwrap
@@ -168,17 +169,35 @@ def make_title(store: Store, scope: Scope, *, first: Sequence[MessageRow] | None
 
 
 def find_request(
-    store: Store, scope: Scope, *, has_excluded: bool = True, first: Sequence[MessageRow] | None = None
+    store: Store,
+    scope: Scope,
+    *,
+    has_excluded: bool = True,
+    first: Sequence[MessageRow] | None = None,
+    outdated: Mapping[int, Sequence[str]] = MappingProxyType({}),
 ) -> Sentence | None:
-    """Find the first real sentence of the user in a session; without `has_excluded`, in what may be recalled."""
+    """Find the first real sentence of the user in a session; without `has_excluded`, in what may be recalled.
+
+    One with words that are `outdated`, by message, is left out.
+    """
     rows = first
     if rows is None:
         rows = store.read_messages(Select(scope=scope, limit=_FIRST_READ))
-    request = next(list_requests(rows, has_excluded=has_excluded), None)
+    request = next(_list_holding(rows, has_excluded=has_excluded, outdated=outdated), None)
     if request is not None or len(rows) < _FIRST_READ:
         return request
     rows = store.read_messages(Select(scope=scope, after=rows[-1].id, limit=_MAX_FIRST_READ - _FIRST_READ))
-    return next(list_requests(rows, has_excluded=has_excluded), None)
+    return next(_list_holding(rows, has_excluded=has_excluded, outdated=outdated), None)
+
+
+def _list_holding(
+    rows: Iterable[MessageRow], *, has_excluded: bool, outdated: Mapping[int, Sequence[str]]
+) -> Iterator[Sentence]:
+    """List the first real sentence of each message of the user, without those that no longer hold."""
+    for request in list_requests(rows, has_excluded=has_excluded):
+        words = outdated.get(request.message, ())
+        if not any(one in request.text or request.text.rstrip("…") in one for one in words):
+            yield request
 
 
 def list_requests(rows: Iterable[MessageRow], *, has_excluded: bool = True) -> Iterator[Sentence]:

@@ -94,9 +94,19 @@ def read(messages: Iterable[Incoming], *, format: str | None = None, keep_malfor
     if format is not None:
         expect_format(format)
     return [
-        item if isinstance(item, Message) else _read_message(item, f"messages[{index}]", format, keep_malformed)
+        _check_message(item, f"messages[{index}]")
+        if isinstance(item, Message)
+        else _read_message(item, f"messages[{index}]", format, keep_malformed)
         for index, item in enumerate(normalise(messages))
     ]
+
+
+def _check_message(message: Message, where: str) -> Message:
+    """Return a canonical message whose time can be stored."""
+    time = message.timestamp
+    if time is not None and type(time) is not int:
+        raise FormatError(f"timestamp={time!r}: give Unix milliseconds, a whole number", where=where)
+    return message
 
 
 def _read_message(data: Json, where: str, format: str | None, keep_malformed: bool) -> Message:  # noqa: FBT001

@@ -53,6 +53,7 @@ class Claim:
         subject, verb, answer: The parts of a plain statement such as "backups are stored in Frankfurt"; empty if it is
             none.
         names: The numbers that are names: those in its subject ("gate 3 is open"), and those of tickets and the like.
+        is_role: Whether it says who or what has a role: "Tom is the release manager".
         proper: The terms of the names in it that begin with a capital letter, without the first word.
         preposition: What the answer begins with.
         is_change: Whether it says that something changed.
@@ -68,6 +69,7 @@ class Claim:
     answer: frozenset[str] = frozenset()
     preposition: str = ""
     names: frozenset[str] = frozenset()
+    is_role: bool = False
     proper: frozenset[str] = frozenset()
     is_change: bool = False
     is_weak_change: bool = False
@@ -95,12 +97,14 @@ def read_claim(text: str) -> Claim | None:
     answer: frozenset[str] = frozenset()
     preposition = ""
     names: frozenset[str] = frozenset()
+    is_role = False
     if parts is not None:
         bare_subject, found = _cut_values(parts["subject"])
         subject = _find_topic(bare_subject)
         names = frozenset().union(*found.values())
         verb = parts["verb"].casefold()
         answer = frozenset(_find_topic(parts["answer"]))
+        is_role = compile_once(words["role"], _FLAGS).match(f"{verb} {parts['answer']}") is not None
         begin = compile_once(words["preposition"], _FLAGS).search(parts["answer"])
         preposition = "" if begin is None else " ".join(begin[0].casefold().split())
     return Claim(
@@ -111,6 +115,7 @@ def read_claim(text: str) -> Claim | None:
         answer=answer,
         preposition=preposition,
         names=names | labels,
+        is_role=is_role,
         proper=frozenset(term for word in _PROPER.findall(plain) for term in terms(word)),
         is_change=is_correction(plain),
         is_weak_change=has_weak_word(plain),
@@ -132,7 +137,7 @@ def contradict(earlier: Claim, later: Claim) -> bool:
         return _are_about_same(earlier, later)
     if earlier.values or later.values:
         return False
-    return _have_other_names(earlier, later)
+    return _have_other_names(earlier, later) or _have_same_role(earlier, later)
 
 
 def may_contradict(left: Claim, right: Claim) -> bool:
@@ -230,6 +235,17 @@ def _have_other_names(left: Claim, right: Claim) -> bool:
     has_same_place = left.preposition == right.preposition != ""
     is_property = bool(_property_terms() & (set(left.subject) | set(right.subject)))
     return has_same_place or is_property or bool(left.answer & right.answer)
+
+
+def _have_same_role(left: Claim, right: Claim) -> bool:
+    """Tell whether two statements give one role to different people or things."""
+    if not left.is_role or not right.is_role or left.answer != right.answer or not left.answer:
+        return False
+    ours = set(left.subject) - set(right.subject)
+    theirs = set(right.subject) - set(left.subject)
+    if not ours or not theirs:
+        return False
+    return max(_count_words(left.subject), _count_words(right.subject)) <= MAX_NAME_TERMS
 
 
 def _count_words(found: Iterable[str]) -> float:
