@@ -194,6 +194,24 @@ def test_forgetting_is_confirmed_twice(page: Page, running: Running) -> None:
     assert all("pier" not in row.content for row in running.engine.session("harbour").facts())
 
 
+def test_a_menu_that_is_opened_while_facts_are_read_again_stays_open(page: Page, running: Running) -> None:
+    """What is new is drawn by a later update."""
+    running.engine.session("harbour").remember("The crane is yellow.")
+    rows = "**/memory?rows=1*"
+    held: list[Any] = []
+    page.route(rows, lambda route: held.append(route))  # noqa: PLW0108 - Playwright adds attributes to it
+    with page.expect_request(rows):
+        page.goto(running.key_url + "memory")
+        running.engine.session("harbour").remember("The dock gate is green.")
+    page.click(".fact:has-text('crane') .menu summary")
+    with page.expect_response(rows):
+        for route in held:
+            route.continue_()
+    page.wait_for_timeout(200)
+    assert page.is_visible(".fact:has-text('crane') [data-erase-facts]")
+    page.unroute(rows)
+
+
 def test_another_server_of_this_machine_gets_no_key(browser: Any, running: Running) -> None:
     """Browsers send cookies to every port of a host. What another server gets there must not open the inspector."""
     received: list[str] = []

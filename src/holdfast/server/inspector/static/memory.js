@@ -105,12 +105,17 @@ document.addEventListener("keydown", (event) => {
 
 // --- what is new -----------------------------------------------------------------
 
+// Nothing is drawn again under someone who edits a fact or chooses facts, unless they have just changed something.
+function isBusy(list) {
+  if ($(".editor:not([hidden])", list) || $(".fact .menu[open]", list)) return true;
+  return chosen().length > 0 && document.activeElement !== document.body;
+}
+
 onStored(async (query) => {
   const list = $("#facts");
-  // Nothing is drawn again under someone who edits a fact or chooses facts, unless they have just changed something.
-  if (!list || $(".editor:not([hidden])", list) || $(".fact .menu[open]", list)) return;
-  if (chosen().length && document.activeElement !== document.body) return;
+  if (!list || isBusy(list)) return;
   const text = await load(join("memory?rows=1", query));
+  if (isBusy(list)) return; // since it was asked for
   const kept = new Set(chosen().map(itemOf));
   list.innerHTML = text;
   for (const box of $$("[data-choose]")) box.checked = kept.has(itemOf(box));

@@ -208,7 +208,7 @@ document.addEventListener("click", async (event) => {
 onStored(async () => {
   if ($("#messages .menu[open]")) return;
   const fresh = new DOMParser().parseFromString(await load(location.pathname + location.search), "text/html");
-  if (!$(".session-page", fresh)) return;
+  if (!$(".session-page", fresh) || $("#messages .menu[open]")) return;
   const newest = $("#turn", fresh);
   if (Boolean(newest) !== Boolean(slider)) {
     location.reload();
