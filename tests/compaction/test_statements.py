@@ -26,6 +26,7 @@ PAIRS = [
     ("令牌的有效期必须是 15 分钟。", "令牌的有效期改成 40 分钟吧，太短了。"),
     ("不要在周五发布客户端。", "周五可以发布客户端了，测试已经自动化。"),
     ("セッションの期限は必ず30分にしてください。", "やっぱりセッションの期限は60分でお願いします。"),
+    ("文档一律用英文写。", "文档用中文写也没关系。"),
     ("会議の議事録は英語で書いてください。", "議事録の言語を日本語に変更します。"),
 ]
 """Statements, and what is said later about each."""
@@ -142,6 +143,8 @@ def test_statements_about_different_things_stay_apart() -> None:
     ("sentence", "kind"),
     [
         ("Never push to main.", "rule"),
+        ("Keep the sidebar on the left.", "rule"),
+        ("文档一律用英文写。", "rule"),
         ("We agreed on tabs.", "decision"),
         ("The backup runs at 4:30.", "value"),
         ("Finance capped the spend at 18,500 euros.", "value"),

@@ -30,6 +30,7 @@ from holdfast.search.corrections import (
     Statement,
     has_sign,
     has_weak_sign,
+    has_weak_word,
     is_correction,
     is_plain,
     is_statement,
@@ -45,6 +46,8 @@ MIN_CONTENT: Final = 3
 """The number of words and values of a sentence that says something without the others around it."""
 MAX_SHORT: Final = 80
 """The maximum characters of a sentence with a number in words that states a value: longer ones tell something."""
+MAX_SIGNED: Final = 100
+"""The maximum characters of a sentence in which "again" or "is fine" is a sign of a correction by itself."""
 MAX_LATER: Final = 3
 """The number of later sentences that are kept behind a statement: the newest."""
 MAX_LINES: Final = 300
@@ -109,13 +112,15 @@ class Said:
 
     @cached_property
     def has_sign(self) -> bool:
-        """Whether it probably corrects something."""
-        return has_sign(self.text)
+        """Whether it probably corrects something. "Again" in a long sentence, or in a task, means little."""
+        if has_sign(self.text):
+            return True
+        return len(self.text) <= MAX_SIGNED and not self.is_task and has_weak_sign(self.text)
 
     @cached_property
     def has_weak_sign(self) -> bool:
         """Whether it may correct something."""
-        return not self.is_task and has_weak_sign(self.text)
+        return not self.is_task and (has_weak_sign(self.text) or has_weak_word(self.text))
 
 
 @dataclass(frozen=True, slots=True)

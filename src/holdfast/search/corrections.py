@@ -373,8 +373,8 @@ def has_sign(text: str) -> bool:
 
 
 def has_weak_sign(text: str) -> bool:
-    """Tell whether a text may correct something that was said before: "again", "you may", "now"."""
-    return _has_word("weak_sign", text) or _has_word("weak", text)
+    """Tell whether a text may correct something that was said before: "again", "you may", "is fine"."""
+    return _has_word("weak_sign", text)
 
 
 @cache
