@@ -513,3 +513,19 @@ class TestOverview:
         call("import", EXAMPLE, "--no-vectors")
         assert "session" in call("recall", "What was our last session about?").stdout
         assert data("recall", "What was our last session about?")["sessions"]
+
+
+def test_recall_prints_the_newer_statement_first_and_marks_the_older_one(
+    call: Callable[..., Result], data: Run, tmp_path: Path
+) -> None:
+    """As the block does, which has the oldest first."""
+    with Engine.open(tmp_path / "memory", background=False) as engine:
+        for text in ("Backups go to the bucket lf-cold.", "Backups now go to the bucket lf-deep."):
+            engine.session("s").append([{"role": "user", "content": text}, {"role": "assistant", "content": "OK."}])
+        engine.work()
+    shown = call("recall", "Where do backups go?").stdout
+    assert shown.index("lf-deep") < shown.index("lf-cold. (may be outdated: see the later statement)")
+    old, new = [hit for hit in data("recall", "Where do backups go?")["hits"] if "bucket" in hit["text"]]
+    assert old["superseded"] == "wholly"
+    assert old["replaced_by"] == [new["message"]]
+    assert new["superseded"] == "no"

@@ -74,6 +74,7 @@ def test_every_strong_word_is_found_by_its_hint(text: str) -> None:
         ("Backups go to the bucket lf-cold.", "Backups now go to the bucket lf-deep."),
         ("I live in Porto.", "I live in Lisbon now."),
         ("订单服务的超时是30秒。", "订单服务的超时改成45秒。"),
+        ("后台数据库连接池的大小定为 20 个。", "连接池改成 35 吧，20 个不够用。"),
         ("デプロイは木曜日に行います。", "今後、デプロイは金曜日に行います。"),
         ("게이트웨이 포트는 8443입니다.", "게이트웨이 포트는 9443으로 변경되었습니다."),
     ],

@@ -224,11 +224,27 @@ def overview(*, cap: int | None, home: Path | None, as_json: bool, **whose: Any)
         echo("No overview: there are no facts and no sessions yet.", err=True)
 
 
+def _put_newest_first(hits: Sequence[Hit]) -> list[Hit]:
+    """Order hits by their scores, but those that replace another one before it."""
+    ordered: dict[int, Hit] = {}
+
+    def add(hit: Hit) -> None:
+        for newer in hits:
+            if newer.message in hit.replaced_by and newer.passage not in ordered:
+                add(newer)
+        ordered.setdefault(hit.passage, hit)
+
+    for hit in sorted(hits, key=lambda hit: hit.score, reverse=True):
+        add(hit)
+    return list(ordered.values())
+
+
 def _print_recalled(result: Recall, titles: Mapping[int, str], *, query_terms: set[str], limit: int | None) -> None:
     for found in result.facts:
-        text = printable(found.fact.content, one_line=True)
+        note = f" ({found.note})" if found.note else ""
+        text = printable(found.fact.content + note, one_line=True)
         echo_styled(click.style("fact", fg="green", bold=True) + f"  {text}", indent=6)
-    from holdfast.memory.block import session_lines  # noqa: PLC0415 - only for this
+    from holdfast.memory.block import SUPERSEDED, session_lines  # noqa: PLC0415 - only for this
     from holdfast.memory.overview import past_session  # noqa: PLC0415 - only for this
 
     for line in result.sessions:
@@ -238,13 +254,13 @@ def _print_recalled(result: Recall, titles: Mapping[int, str], *, query_terms: s
         echo(result.sessions_note)
     if result.facts or result.sessions or result.sessions_note:
         echo()
-    for hit in sorted(result.hits, key=lambda hit: hit.score, reverse=True)[:limit]:
+    for hit in _put_newest_first(result.hits)[:limit]:
         fields = ["", minute(hit.time or None), hit.speaker, _quote_title(titles[hit.message])]
         about = printable("  ".join(filter(None, fields)), one_line=True)
         echo_styled(
             click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(f"  {about}", dim=True), indent=2
         )
-        echo_styled(_excerpt(hit.text, query_terms))
+        echo_styled(_excerpt(hit.text, query_terms) + click.style(SUPERSEDED[hit.superseded], fg="red"))
         echo()
     more = 0 if limit is None else len(result.hits) - limit
     if more > 0:

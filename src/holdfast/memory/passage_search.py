@@ -18,7 +18,7 @@ import numpy as np
 from holdfast.calls import Deadline
 from holdfast.embed.base import Embedder
 from holdfast.embed.static import vector_weight
-from holdfast.memory.block import Detail
+from holdfast.memory.block import Detail, Superseded
 from holdfast.memory.deadlines import FEW_AFTER, Deadlines
 from holdfast.memory.embedding import QueryVector, embed_query
 from holdfast.memory.query import (
@@ -72,7 +72,10 @@ _MAX_RANKED: Final = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A passage that matches the question, and why. `text` is all of it (`is_whole`), or what a block quotes of it."""
+    """A passage that matches the question, and why. `text` is all of it (`is_whole`), or what a block quotes of it.
+
+    `superseded` tells whether a later statement replaces it; `replaced_by` has the messages in the block that do.
+    """
 
     message: int
     passage: int
@@ -82,6 +85,8 @@ class Hit:
     score: float
     parts: Parts
     is_whole: bool = True
+    superseded: Superseded = "no"
+    replaced_by: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: `by_words` is kept once it was asked for

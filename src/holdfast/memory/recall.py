@@ -368,12 +368,16 @@ def _compose(
         return replace(nothing, reason=SHOWN if is_shown else f"nothing fits into {query.cap} tokens")
     ordered = sorted(details, key=lambda place: (details[place].time // 60_000, details[place].session, place))
     passages = {place: found.texts[place] for place in ordered}
+    hits: list[Hit] = []
+    for place, hit in zip(ordered, make_hits(passages, found.ranking, quoted=details), strict=True):
+        later = [found.texts[one].message for one in newest.passages.get(place, ()) if one in details]
+        hits.append(replace(hit, superseded=details[place].superseded, replaced_by=tuple(later)))
     return replace(
         nothing,
         block=text,
         tokens=tokens,
         facts=tuple(listed.facts),
-        hits=make_hits(passages, found.ranking, quoted=details),
+        hits=tuple(hits),
         sessions=tuple(sessions),
         sessions_note=note,
         missed=_find_missed(found, quoted=details),

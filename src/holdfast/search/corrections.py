@@ -34,7 +34,8 @@ MIN_NUMBER_SHARE: Final = 0.3
 MIN_LOOSE_SHARE: Final = 0.75
 """that one with another number without a unit or another day of the week must have,"""
 MIN_BOTH_SHARE: Final = 0.12
-"""that one with a number and a word of correction must have,"""
+"""that one with a number and a word of correction must have, or with a strong word in a script without spaces: many of
+its terms are pairs of characters of two words,"""
 MIN_PLAIN_SHARE: Final = 0.7
 """and that any other must have."""
 MIN_ANSWER_SHARE: Final = 0.5
@@ -333,7 +334,7 @@ class Earlier:
             near_share = min(near_share, len(shared) / len(later.topic or near))
         units = _find_other_numbers(later, earlier)
         if later.is_correction or not later.negated.isdisjoint(earlier.terms):
-            enough = MIN_BOTH_SHARE if units else MIN_STRONG_SHARE
+            enough = MIN_BOTH_SHARE if units or is_unsegmented(earlier.text[0]) else MIN_STRONG_SHARE
             if near_share >= (MIN_PERSONAL_SHARE if earlier.is_personal else enough):
                 return True
             # "Unleash is no longer used" has all of what "flags live in Unleash" answers.
