@@ -45,17 +45,23 @@ def _look_up(term: str) -> Mapping[str, float]:
 
 
 def _look_up_in(table: str, term: str) -> Iterator[tuple[str, float]]:
-    lines = _read_lines(table)
-    start = f"{term} "
-    place = bisect_left(lines, start)
-    if place == len(lines) or not lines[place].startswith(start):
+    text = _read_table(table)
+    start = f"{term} ".encode()
+    place = bisect_left(range(len(text)), start, key=lambda place: _read_start(text, place, len(start)))
+    if not text.startswith(start, place):
         return
-    words = lines[place].split()[1:]
+    words = text[place : text.index(b"\n", place)].decode().split()[1:]
     for word, percent in zip(words[::2], words[1::2], strict=True):
         yield word, int(percent) / 100
 
 
+def _read_start(text: bytes, place: int, count: int) -> bytes:
+    """Return the first bytes of the line around a place."""
+    start = text.rfind(b"\n", 0, place) + 1
+    return text[start : start + count]
+
+
 @cache
-def _read_lines(table: str) -> list[str]:
-    """Read a table, which is sorted."""
-    return Path(__file__).with_name(table).read_text("utf-8").splitlines()
+def _read_table(table: str) -> bytes:
+    """Read a table, whose lines are sorted. It is not split: a question needs a few lines of many thousands."""
+    return Path(__file__).with_name(table).read_bytes()
