@@ -10,6 +10,7 @@ after a change of the figures below.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -34,19 +35,17 @@ _MIN_SHOWN_SEED: Final = 0.3
 """A passage in the window is about the question if it matches at least this share of what the best passage matches."""
 _MAX_SHOWN_SEEDS: Final = 2
 """How many such passages are looked at: the best one is often the question itself."""
-_MAX_SEEDS: Final = 24
+_MAX_SEEDS: Final = 14
 """The number of passages that are compared with later ones,"""
-_MAX_STATEMENTS: Final = 4
+_MAX_STATEMENTS: Final = 2
 """the sentences of each of them,"""
-_MAX_FIRST_SEARCHED: Final = 3
-"""the number of passages, the best ones, whose words are searched for first,"""
-_MAX_SEARCHED: Final = 12
-"""and up to which they are searched for together."""
-_MAX_SEED_TERMS: Final = 24
+_MAX_SEARCHED: Final = 8
+"""and the number of passages, the best ones, whose words are searched for."""
+_MAX_SEED_TERMS: Final = 36
 """With this many terms to search for, no terms of further statements are added."""
 _SEED_DECAY: Final = 0.8
 """The weight of the terms of a quote, relative to those of the better quote before it."""
-_MAX_LATER: Final = 8
+_MAX_LATER: Final = 12
 """The number of passages with such terms that are read."""
 _MAX_RANKED_LATER: Final = 10
 """The number of passages that match the question best and are compared as well, if they were read before."""
@@ -153,7 +152,8 @@ def find_newest(
     oldest = min((int(candidates.times[place]) for place in statements), default=0)
     again = _Again()
     if can_search:
-        again = _search_for(found, [some[0] for some in statements.values()], is_open=is_open, since=oldest)
+        searched = [some[0] for some in statements.values()][:_MAX_SEARCHED]
+        again = _search_again(found, searched, is_open=is_open, since=oldest)
     if can_search and instructed:  # a search of their own: weak quotes, of which there may be many, have other words
         again = again.join(_search_again(found, instructed, is_open=is_open, since=0))
     found.read(again.places)
@@ -264,15 +264,6 @@ class _Again:
         )
 
 
-def _search_for(found: Found, statements: Sequence[Statement], *, is_open: Bools, since: int) -> _Again:
-    """Search for the words of the best statements, and again for those of the next ones."""
-    again = _Again()
-    for some in (statements[:_MAX_FIRST_SEARCHED], statements[_MAX_FIRST_SEARCHED:_MAX_SEARCHED]):
-        if some:
-            again = again.join(_search_again(found, some, is_open=is_open, since=since))
-    return again
-
-
 def _search_again(found: Found, statements: Iterable[Statement], *, is_open: Bools, since: int) -> _Again:
     """Search for the words of statements that are not in the question.
 
@@ -308,7 +299,7 @@ def _find_answer_terms(statements: Iterable[Statement], *, asked: Collection[str
             term for term in sorted(statement.terms) if term not in asked
         ]  # a set has another order in every process
         for term in new:
-            found[term] = max(found.get(term, 0.0), weight / len(new))
+            found[term] = max(found.get(term, 0.0), weight / math.sqrt(len(new)))
         weight *= _SEED_DECAY
     return found
 
@@ -342,8 +333,9 @@ class _LaterTexts:
                 weights[place] = weights.get(place, 0.0) + weight
         times = self.found.candidates.times
         places: list[int] = []
-        for place in self.texts:
-            if weights.get(place, 0.0) < earlier.least or (int(times[place]), place) <= after:
+        least = earlier.least
+        for place, weight in weights.items():
+            if weight < least or (int(times[place]), place) <= after:
                 continue
             if speaker is not None and self.found.texts[place].speaker != speaker:
                 continue

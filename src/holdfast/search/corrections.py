@@ -66,6 +66,7 @@ _LOG: Final = re.compile(r"\d{4}-\d\d-\d\dT\d|\b\d\d:\d\d:\d\d\b")
 """The time of a line of a log, to the second."""
 _UNIT_CHARS: Final = 3
 """Enough to tell units apart, and the same in singular and plural."""
+_NEGATION_HINT: Final = re.compile("n[io]|kein|for|dro|scra|left|quit|retired|gone|[不别]", re.IGNORECASE)
 _VALUE_HINT: Final = re.compile(r"\d|day|tag|mittwoch", re.IGNORECASE)
 _LOOSE: Final = frozenset(("bare", "weekday"))
 """Values that many statements have: that they differ says less."""
@@ -105,7 +106,7 @@ class Statement:
     @cached_property
     def is_request(self) -> bool:
         """Whether it asks for work, and states nothing that may be outdated."""
-        return not self.quantities and _has_word("request", self.text)
+        return _has_word("request", self.text) and not self.quantities
 
     @cached_property
     def is_personal(self) -> bool:
@@ -131,6 +132,8 @@ class Statement:
     def negated(self) -> frozenset[str]:
         """The terms of what it says is not so: "not ops@", "Jonas left"."""
         found: set[str] = set()
+        if not _NEGATION_HINT.search(self.text):
+            return frozenset()
         for match in compile_once(load("corrections")["words"]["negated"], _FLAGS).finditer(self.text):
             found.update(filter(_is_telling, terms(match["name"] or match["gone"] or match["other"])))
         return frozenset(found)
@@ -269,14 +272,12 @@ class Earlier:
     weights: Mapping[str, float]
     """How rare the terms of its topic are,"""
     topic_weight: float
-    """that of all of them,"""
-    clause_weight: float
-    """and of those up to the first comma."""
+    """and that of all of them."""
 
     @classmethod
     def read(cls, statement: Statement, rarity: Rarity, *, asked: Container[str]) -> Earlier:
         """Return a statement with what it says beyond the question."""
-        weights = {term: rarity.weigh((term,)) for term in statement.topic}
+        weights = {term: rarity.values.get(term, rarity.unknown) for term in statement.topic}
         return cls(
             statement=statement,
             answer=frozenset(term for term in statement.topic if term not in asked),
@@ -284,7 +285,6 @@ class Earlier:
             rarity=rarity,
             weights=weights,
             topic_weight=sum(weights.values()) or 1.0,
-            clause_weight=sum(weights.get(term, 0.0) for term in statement.clause) or 1.0,
         )
 
     @property
@@ -294,11 +294,12 @@ class Earlier:
 
     def measure(self, shared: frozenset[str]) -> float:
         """Return the share that some of its terms have in it, or in its first clause, by how rare they are, 0 to 1."""
-        weight = sum([self.weights[term] for term in shared])
-        if self.statement.clause is self.statement.topic:
-            return weight / self.topic_weight
-        in_clause = sum([self.weights[term] for term in shared & self.statement.clause])
-        return max(weight / self.topic_weight, in_clause / self.clause_weight)
+        share = sum([self.weights[term] for term in shared]) / self.topic_weight
+        clause = self.statement.clause
+        if not shared or clause is self.statement.topic:
+            return share
+        whole = sum([self.weights.get(term, 0.0) for term in clause]) or 1.0
+        return max(share, sum([self.weights[term] for term in shared & clause]) / whole)
 
     def is_superseded(self, later: Later) -> bool:
         """Tell whether one of the statements of a later text takes its place.
