@@ -131,5 +131,6 @@ def test_earlier_blocks_stay_if_a_new_one_needs_no_more_room_than_they_leave(tmp
             messages.append({"role": "assistant", "content": "I see."})
             messages.append({"role": "user", "content": question})
             window = session.assemble(messages, limit=16_000, reserve=2_000)
-            assert statement in window.messages[-1].text
+            # A block may have the answer to the next question too.
+            assert any(statement in message.text for message in window.messages)
             assert window.report.prefix_kept == 1.0

@@ -147,7 +147,8 @@ def test_neighbours_come_along_as_far_as_allowed(store: SqliteStore) -> None:
 
     # By default "8080" also recalls the ports that took its place.
     assert texts("recipe", 0, "winding evening") == ["Well,"]
-    assert texts("recipe", 1, "winding evening") == ["The", "Well,", "The"]
+    # The last one is the newest port: that next to the match was replaced.
+    assert texts("recipe", 1, "winding evening") == ["The", "Well,", "The", "The"]
     assert texts("recipe", 2, "winding evening") == ["The", "Well,", "The", "The"]
     for fusion in ("weighted", "rrf"):
         assert texts(fusion, 0) == ["The"]

@@ -128,6 +128,7 @@ def test_a_turn_makes_the_stops_of_a_walk(heading: str, tmp_path: Path) -> None:
     with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
         session = engine.session("s")
         session.assemble(conversation[:40], limit=4_000)
+        session._resources.watchdog.close()  # only calls in new threads are recorded
         with record_calls(frozenset(stop.name for stop in stops)) as calls:
             window = session.assemble(conversation, limit=4_000)
     assert window.report.recalled

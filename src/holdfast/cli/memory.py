@@ -409,7 +409,10 @@ def _format_fact(row: FactRow, *, until: int | None = None, is_hidden: bool = Fa
 def remember(
     *, content: str, type_: Any, subject: str, slot: str, home: Path | None, as_json: bool, **whose: Any
 ) -> None:
-    """Store CONTENT as a fact, and say which ones it replaces."""
+    """Store CONTENT as a fact.
+
+    Facts that it replaces are printed too.
+    """
     scope, across = scope_of(**whose)
     with open_memory(home, create=True) as memory:
         before = memory.facts(scope=scope, across=across)

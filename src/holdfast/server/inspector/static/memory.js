@@ -117,7 +117,9 @@ onStored(async (query) => {
   const text = await load(join("memory?rows=1", query));
   if (isBusy(list)) return; // since it was asked for
   const kept = new Set(chosen().map(itemOf));
+  const unfolded = new Set($$(".more-about[open]", list).map(itemOf));
   list.innerHTML = text;
+  for (const details of $$(".more-about", list)) details.open = unfolded.has(itemOf(details));
   for (const box of $$("[data-choose]")) box.checked = kept.has(itemOf(box));
   showBulk();
   for (const box of $$("[data-load]", list)) box.innerHTML = await load(box.dataset.load);
