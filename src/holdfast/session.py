@@ -83,7 +83,9 @@ from holdfast.timeline import (
 from holdfast.tokens import TokenCounter, count_json, count_message
 from holdfast.turn import Request, Steps
 
-if TYPE_CHECKING:  # few processes compact: those that do import it then
+# Few processes compact, and the modules of a compaction bring the model clients with them. The functions below import
+# them when they are called, so that a program that only assembles windows starts sooner.
+if TYPE_CHECKING:
     from holdfast.compaction.plan import CompactionPlan
     from holdfast.compaction.run import Compaction
     from holdfast.compaction.summarise import Progress, Summary
@@ -98,7 +100,10 @@ ARCHIVE_TOOL: Final = "archive_get"
 MAX_TURN_MESSAGES: Final = 50
 """The messages among which the newest one of the user is looked for: a turn may have many calls and results."""
 RETRY_AFTER: Final = 8
-"""Messages after which an automatic compaction that failed is tried again."""
+"""Messages after which an automatic compaction that failed is tried again.
+
+Without a pause, each request and each reply would try it: a model that does not answer would hold up all of them.
+"""
 MAX_HANGING: Final = 4
 """How many calls of one caller may wait for a memory that does not answer; further calls are refused immediately."""
 SECONDS_PER_MESSAGE: Final = 0.05
@@ -110,6 +115,7 @@ others."""
 
 
 def _get_caller() -> object:
+    # A reference: histories keep their caller, and must not keep a thread alive that has ended.
     return CALLER.get(ref(current_thread()))
 
 
@@ -157,12 +163,15 @@ class Resources:
     @property
     def learner(self) -> Learner:
         """Who extracts facts."""
-        model = self.reader
-        if model is None and not self.is_for_hosts:
-            model = self.model
+        # The sessions of other programs are read by another model only if the user has named one for them.
+        if self.is_for_hosts:
+            if self.reader is None:
+                return Learner(reader=RULES)
+            return Learner(reader=HOSTS, model=self.reader)
+        model = self.reader or self.model
         if model is None:
-            return Learner(reader=RULES if self.is_for_hosts else OWN_RULES)
-        return Learner(reader=HOSTS if self.is_for_hosts else OWN, model=model)
+            return Learner(reader=OWN_RULES)
+        return Learner(reader=OWN, model=model)
 
     def require_open(self) -> None:
         """Raise a ClosedError if the engine is closed."""
@@ -228,6 +237,7 @@ class _State:
         if update.is_continued:
             self.timeline.calibrate(update.new)
             if update.new:
+                # Clients that do not append replies send them with the next request.
                 numbers = self.history.numbers[-len(update.new) :]
                 with suppress(HoldfastError):  # only a figure is missing
                     self.timeline.record_reply(update.new, numbers)
@@ -375,7 +385,9 @@ class Session:
     def _assemble_request(self, messages: Sequence[Incoming], request: Request, *, format: str | None = None) -> Window:
         """Make the window of a request; see `assemble`."""
         self._resources.require_open()
+        # Before the lock: masking a long text takes time, and other requests of the session need not wait for it.
         masks = self._state.history.mask_ahead(messages, format=format)
+        # Memory never blocks a request. The thread that has the lock may wait for a store that hangs.
         if not self._lock.acquire(timeout=self.settings.archive.timeout_seconds):
             reason = "archive: another request of the conversation does not end"
             return self._assemble_without_memory(messages, request, format=format, reason=reason)
@@ -428,11 +440,12 @@ class Session:
                 ),
                 scope=self.scope,
             )
-        except WindowError:
+        except WindowError:  # not about memory: without it the window would have the same fault
             raise
         except HoldfastError as error:
             self._leave_hanging_call()
             return self._assemble_without_memory(messages, request, format=format, reason=f"{doing}: {error}")
+        # Those are in the report now. A background compaction may have added others since.
         del self._warnings[: len(earlier_warnings)]
         if window.report.changes:  # facts may be read from what left the window
             self._resources.notify()
@@ -458,6 +471,7 @@ class Session:
                 validation=state.validation,
             )
             steps = Steps()
+            # None if recording fails: the window is sent all the same, but it cannot be made again from its records.
             numbers: tuple[int, int] | None = None
             with steps.guard("record"):
                 work = self._plan_learning(state, outcome.edits)
@@ -480,6 +494,7 @@ class Session:
         milliseconds = {**earlier_steps, **window.report.milliseconds, **steps.milliseconds}
         report = replace(window.report, milliseconds=milliseconds)
         report = _add_warnings(report, [*steps.failures, *self._take_warnings(earlier_warnings)])
+        # Before it is stored: the window is sent even if its record fails.
         state.timeline.add_turn(report, window.items, edits=len(state.edits.edits))
         try:
             state.timeline.record(
@@ -607,10 +622,9 @@ class Session:
         require_messages(messages)
         if after and not str(after).startswith(FIRST):
             raise InputError(f"after={after!r}: give `place` of the window that the messages answer")
-        caller = _get_caller()
+        caller = _get_caller()  # here: `append` below runs in another thread
         masks = self._state.history.mask_reply_ahead(messages, format=format)
-
-        now = self._resources.memory.clock()
+        now = self._resources.memory.clock()  # before the wait for the lock, which is not time of the model
 
         def append(state: _State) -> tuple[AppendResult, list[Message]]:
             appended, new = state.history.append(messages, format=format, caller=caller, after=after, masks=masks)
@@ -638,14 +652,14 @@ class Session:
 
     def _record_refusal(self, error: str, *, place: str) -> None:
         """Record that a request got no reply, such as the status that the provider answered with."""
-        with self._lock, suppress(HoldfastError):  # as above
+        with self._lock, suppress(HoldfastError):  # only a figure is missing
             self._ask_memory(lambda state: state.timeline.record_refusal(error, place=place), messages=0)
 
     def _record_host(self, name: str) -> None:
         """Record the program that the session is from, unless one is recorded."""
         if not name or self._has_host:
             return
-        with suppress(HoldfastError):  # as above
+        with suppress(HoldfastError):  # only a figure is missing
             self._resources.ask_memory(lambda: self._memory.add_host(name, scope=self.scope), scope=self.scope)
             self._has_host = True
 
@@ -805,8 +819,8 @@ class Session:
         masks = self._state.history.mask_ahead(messages or (), format=format)
         with self._lock:
             limits = self._update(messages, limits, format=format, masks=masks)
-        from holdfast.compaction.run import Compaction  # noqa: PLC0415 - few processes compact
-        from holdfast.models.naming import as_model  # noqa: PLC0415 - as above
+        from holdfast.compaction.run import Compaction  # noqa: PLC0415 - see the top of the module
+        from holdfast.models.naming import as_model  # noqa: PLC0415 - see the top of the module
 
         if dry_run:
             with self._lock:
@@ -864,6 +878,7 @@ class Session:
             limits = self._limits
             if limits is None or not self._is_near_limit(limits, coming):
                 return
+            # Set before the attempt, because requests continue during it; reset below if it succeeds.
             self._compact_from = len(state.history.messages) + RETRY_AFTER
             if self._plan_compaction(state, limits, force=True).outcome == "nothing":
                 return
@@ -894,7 +909,7 @@ class Session:
 
     def _plan_compaction(self, state: _State, limits: Budget, *, force: bool) -> CompactionPlan:
         """Plan the compaction of what the session has. The caller holds the lock."""
-        from holdfast.compaction.run import plan_compaction  # noqa: PLC0415 - few processes compact
+        from holdfast.compaction.run import plan_compaction  # noqa: PLC0415 - see the top of the module
 
         return plan_compaction(
             self._select_compactable(state, limits),
@@ -906,7 +921,7 @@ class Session:
         )
 
     def _select_compactable(self, state: _State, limits: Budget) -> tuple[Item, ...]:
-        from holdfast.compaction.run import select_compactable  # noqa: PLC0415 - few processes compact
+        from holdfast.compaction.run import select_compactable  # noqa: PLC0415 - see the top of the module
 
         standing = state.edits.find_in_force(state.history.messages, limit=limits.safe_limit)
         return select_compactable(state.history.items, standing)
@@ -930,7 +945,7 @@ class Session:
             CompactionError: There is nothing to compact, nothing shorter could be made, or the session has changed
                 meanwhile.
         """
-        from holdfast.compaction.run import Compaction, Writer  # noqa: PLC0415 - few processes compact
+        from holdfast.compaction.run import Compaction, Writer  # noqa: PLC0415 - see the top of the module
 
         with self._lock:
             plan = self._plan_compaction(state, limits, force=force)
@@ -1009,11 +1024,12 @@ class Session:
         The mark is a small write. If it fails, the next request tries it again.
         """
         knowledge = self.settings.knowledge
-        memory = self._resources.memory
-        now = memory.clock()
-        interval = knowledge.idle // timedelta(milliseconds=1) // 2
         if not knowledge.extraction:
             return
+        memory = self._resources.memory
+        now = memory.clock()
+        # Twice in the time after which a session is idle: one that is in use always has a mark newer than that.
+        interval = knowledge.idle // timedelta(milliseconds=1) // 2
         if self._marked_at is not None and 0 <= now - self._marked_at <= max(interval, MIN_MARK_PAUSE):
             return
         mark = make_mark(self.scope, self._resources.learner.reader, time=now)
@@ -1295,8 +1311,11 @@ class Session:
         archive_tool = ""
         for tool in tools:
             overhead += count_json(tool, count=self._resources.count)
+            definition = tool
             function = tool.get("function")
-            name = str((function if isinstance(function, Mapping) else tool).get("name", ""))
+            if isinstance(function, Mapping):  # Chat Completions wraps the definition
+                definition = function
+            name = str(definition.get("name", ""))
             if name.endswith(ARCHIVE_TOOL) and not archive_tool:
                 archive_tool = name
         default_provider = "openai_chat"

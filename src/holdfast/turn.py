@@ -85,14 +85,18 @@ MAX_PAUSE: Final = 10**15
 timedelta."""
 MIN_BLOCK: Final = 64
 """Tokens below which no block is recalled."""
+
+# The next three decide when earlier blocks are removed for a new one. That changes messages in the middle of the
+# window, so the provider reads most of it again at the full price. In a diary of 40 notes that ask nothing, 13 notes
+# removed blocks before there were such conditions, and 2 with them. `python -m benchmarks windows` counts these cuts.
 WEAK_BLOCK: Final = 300
-"""Tokens that are enough for a weak match."""
+"""Tokens that are enough for a weak match: if there is room for them, a weak match removes nothing."""
 SURE: Final = 1.0
 """The confidence of a match that is worth a larger block than the one for which there is room."""
 MIN_LARGER: Final = 1.25
 """How much larger than the block for which there is room one must be that is worth the earlier blocks.
 
-A few lines more are not: without the earlier blocks, the provider reads most of the window again at the full price.
+A few lines more are not worth them.
 """
 TOO_WEAK: Final = "earlier blocks take the room for recalled text, and the message asks nothing that is worth a cut"
 
@@ -167,7 +171,7 @@ class Steps:
         with self.measure(name):
             try:
                 yield
-            except WindowError:
+            except WindowError:  # not about memory: a window without memory would have the same fault
                 raise
             except HoldfastError as error:
                 self.failures.append(f"{name}: {error}")
@@ -220,13 +224,15 @@ def assemble(
             # settings and the request as a whole. Whether one question recalls something is decided in `_recall`.
             is_recalling=not switch,
         )
+    # The overview comes before the recall: the recall does not quote again what a block of the window has.
     if not switch:
         known_edits = chain(edits.edits, plan.edits)
         is_due = needs_overview(plan.items, known_edits, is_first=_is_first(history, timeline))
         if is_due or not history.messages:
             with steps.guard("overview"):
-                plan = plan.add(_make_overview(history, edits, timeline, memory, request, plan=plan, is_due=is_due))
-    recall = Recall(reason=switch or "memory failed")
+                overview = _make_overview(history, edits, timeline, memory, request, plan=plan, is_due=is_due)
+                plan = plan.add(overview)
+    recall = Recall(reason=switch or "memory failed")  # what the report says unless `_recall` returns
     with steps.guard("recall"):
         if not switch:
             recall, placed = _recall(history, edits, timeline, memory, request, plan=plan, texts=texts)
@@ -234,9 +240,19 @@ def assemble(
     with steps.measure("verify"):
         valid = _validate_question_alone(request, plan.items, provider)
         if valid is None:
-            links = _link_reasoning(history, provider)
+            links: Mapping[str, str] = {}
+            if provider == "openai_responses":  # only this API links reasoning to the messages that it belongs to
+                links = providers.link_reasoning([item.message for item in history.messages])
             valid = validation.validate(plan.items, provider, reasoning=links)
-    outcome = Outcome(edits=plan.edits, recall=recall, failures=tuple(steps.failures), milliseconds=steps.milliseconds)
+    outcome = Outcome(
+        edits=plan.edits,
+        recall=recall,
+        failures=tuple(steps.failures),
+        milliseconds=steps.milliseconds,
+    )
+    block = ""
+    if request.question:  # the caller places it before the question; otherwise it is in the window
+        block = recall.block
     window = Window(
         items=plan.items,
         provider=provider,
@@ -249,9 +265,9 @@ def assemble(
             valid=valid,
             outcome=outcome,
             question=history.find_question_numbers(texts),
-            asked=_find_asked(history),
+            conversation=_measure_conversation(history),
         ),
-        block=recall.block if request.question else "",
+        block=block,
         failures=outcome.failures,
     )
     return window, outcome
@@ -275,6 +291,8 @@ def assemble_without_memory(
     """
     steps = Steps()
     steps.failures.append(reason)
+    # Only what the limit demands is cut: until memory works again, nothing shows the rest of a pruned result.
+    unpruned = structs.replace(settings, pruning=structs.replace(settings.pruning, mode="off"))
     with steps.measure("plan"):
         archived = {item.id for item in items if item.kind == "message" and item.id >= 0}
         standing = in_force(branch_edits(edits.edits, archived), limit=request.limits.safe_limit)
@@ -283,7 +301,7 @@ def assemble_without_memory(
             replayed,
             standing,
             budget=request.limits,
-            settings=structs.replace(settings, pruning=structs.replace(settings.pruning, mode="off")),
+            settings=unpruned,
             question_follows=bool(request.question),
             is_recorded=False,
             count=timeline.count,
@@ -471,7 +489,8 @@ def _recall(
         return _recall_block(history, memory, request, items, texts=texts, cap=room, shortened=shortened)
 
     position = memory.settings.recall.position
-    if request.question:  # the caller places the block before it, and nothing in the window changes
+    if request.question:
+        # Whatever the setting says, the caller places the block before the question: nothing in the window changes.
         room = recall_room(plan.items, request.limits, position="head")
         if room < MIN_BLOCK:
             return Recall(reason=_explain_no_recall(plan.items, texts, position="head")), ()
@@ -489,26 +508,24 @@ def _recall(
     block: Edit | None = None
     if room >= MIN_BLOCK:
         found, block = recall(plan.items, room)
+    # The fifth condition. A second recall takes as long as the first one, so it is made only if it may pay.
     cleared = clear_blocks(plan.items, request.limits, position=position)
     if cleared and (room < WEAK_BLOCK or found.confidence >= SURE):
         items = apply(plan.items, cleared)
         cleared_room = recall_room(items, request.limits, position=position)
         if cleared_room >= MIN_BLOCK:
             more, larger = recall(items, cleared_room)
-            if larger is not None and _is_much_larger(larger, block) and _is_worth_a_cut(more, plan.items, texts):
+            size = 0
+            if block is not None:
+                size = block.tokens_after
+            is_larger = larger is not None and larger.tokens_after > MIN_LARGER * size
+            if larger is not None and is_larger and _is_worth_a_cut(more, plan.items, texts):
                 return more, (*cleared, larger)
             if block is None:
                 found = _explain_kept_blocks(more, plan.items)
     if block is None:
         return found, ()
     return found, (block,)
-
-
-def _is_much_larger(larger: Edit, block: Edit | None) -> bool:
-    """Return whether a block has so much more than the one for which there is room."""
-    if block is None:
-        return True
-    return larger.tokens_after > MIN_LARGER * block.tokens_after
 
 
 def _is_worth_a_cut(recall: Recall, items: Sequence[Item], texts: Sequence[str]) -> bool:
@@ -528,8 +545,11 @@ def _explain_kept_blocks(recall: Recall, items: Sequence[Item]) -> Recall:
     """Return why a block is not placed because of earlier ones, which stay."""
     if not recall.block:
         return recall
+    reason = SHOWN
+    if _is_new(recall, items):
+        reason = TOO_WEAK
     return Recall(
-        reason=TOO_WEAK if _is_new(recall, items) else SHOWN,
+        reason=reason,
         confidence=recall.confidence,
         texts=recall.texts,
         size=recall.size,
@@ -598,7 +618,10 @@ def _read_blocks(items: Sequence[Item]) -> list[str]:
 
 
 def _is_new(recall: Recall, items: Sequence[Item]) -> bool:
-    """Return whether no earlier block has a fact, a session, the best passage by score or words, or half of them."""
+    """Return whether a recall has something that matters and that no earlier block of the window has.
+
+    That is any fact or session, the best passage by score or by words, or half of the passages.
+    """
     blocks = "\n".join(_read_blocks(items))
     for hit in recall.facts:
         if fact_line(Fact(type=hit.fact.type, text=hit.fact.content)) not in blocks:
@@ -625,15 +648,11 @@ def _is_new(recall: Recall, items: Sequence[Item]) -> bool:
 # --- verify and report -----------------------------------------------------------------
 
 
-def _link_reasoning(history: History, provider: str) -> Mapping[str, str]:
-    """Return which reasoning belongs to which message. Only the Responses API has these links."""
-    if provider != "openai_responses":
-        return providers.link_reasoning([])
-    return providers.link_reasoning([item.message for item in history.messages])
-
-
 def _validate_question_alone(request: Request, items: Sequence[Item], provider: str) -> ValidWindow | None:
-    """Return the window before a question that is the only message; None if there are others."""
+    """Return the window before a question that is the only message; None if there are others.
+
+    No provider takes a system prompt alone, but with the question that the caller adds it is a valid request.
+    """
     if not request.question:
         return None
     if any(item.kind != "system" for item in items):
@@ -650,15 +669,21 @@ def _report(
     valid: ValidWindow,
     outcome: Outcome,
     question: tuple[int, ...] = (),
-    asked: _Asked | None = None,
+    conversation: _Conversation | None = None,
 ) -> ContextReport:
     """Report a turn. Failures while it is recorded are added later."""
-    if asked is None:
-        asked = _Asked()
+    if conversation is None:
+        conversation = _Conversation()
     limits = request.limits
-    unreported = edits.edits[timeline.reported_edits or 0 :]
-    changes = [edit for edit in unreported if edit.kind == "compacted"]  # by this process or another one
-    changes += outcome.edits
+    # Compactions are recorded between two turns, by this process or another one: the next report has them too.
+    new_edits: list[Edit] = []
+    for edit in edits.edits[timeline.reported_edits or 0 :]:
+        if edit.kind == "compacted":
+            new_edits.append(edit)
+    new_edits += outcome.edits
+    changes = [change(edit) for edit in new_edits]
+    if request.question and outcome.recall.block:
+        changes.append(_make_change_of_caller(outcome.recall))
     total = tokens(items) + limits.overhead
     warnings = list(outcome.failures)
     over = total - limits.compact_at
@@ -669,6 +694,12 @@ def _report(
     if limits.warning:
         warnings.append(limits.warning)
     overview = find_overview(items)
+    overview_tokens = 0
+    if overview is not None:
+        overview_tokens = overview.tokens
+    whole_tokens = 0
+    if conversation.tokens:
+        whole_tokens = conversation.tokens + limits.overhead
     return ContextReport(
         session=timeline.scope.session,
         turn=timeline.turn + 1,
@@ -678,7 +709,7 @@ def _report(
         reserved_tokens=limits.reserve,
         percentage=round(100 * total / limits.window, 1),
         categories=categories(items, budget=limits),
-        changes=(*map(change, changes), *_find_block_of_caller(request, outcome.recall)),
+        changes=tuple(changes),
         recalled=outcome.recall.hits,
         recalled_facts=tuple(hit.fact.id for hit in outcome.recall.facts),
         recall_reason=outcome.recall.reason,
@@ -688,30 +719,30 @@ def _report(
         recall_size=outcome.recall.size,
         recall_cap=outcome.recall.cap,
         missed=outcome.recall.missed,
-        overview_tokens=overview.tokens if overview is not None else 0,
+        overview_tokens=overview_tokens,
         model=request.model or None,
         prefix_kept=_measure_kept_prefix(timeline.sent, items),
         repairs=(*request.stripped, *map(str, valid.repairs)),
-        warnings=tuple(dict.fromkeys(warnings)),
+        warnings=tuple(dict.fromkeys(warnings)),  # each text once, in order
         milliseconds=outcome.milliseconds,
         files=workspace_files(items),
         token_scale=limits.scale,
         is_calibrated=timeline.scale is not None,
-        whole_tokens=asked.tokens + limits.overhead if asked.tokens else 0,
-        user_message=asked.user_message,
-        lookups=asked.lookups,
+        whole_tokens=whole_tokens,
+        user_message=conversation.user_message,
+        lookups=conversation.lookups,
         failures=len(outcome.failures),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """What the client sent.
+class _Conversation:
+    """What the report says about the conversation as the client sent it, before any edit.
 
     Attributes:
-        tokens: The tokens of the whole conversation.
+        tokens: The tokens of all of it.
         user_message: The number of the newest message of the user.
-        lookups: Calls of memory tools after it.
+        lookups: Calls of memory tools after that message.
     """
 
     tokens: int = 0
@@ -719,7 +750,7 @@ class _Asked:
     lookups: int = 0
 
 
-def _find_asked(history: History) -> _Asked:
+def _measure_conversation(history: History) -> _Conversation:
     user_message = 0
     lookups = 0
     for item in reversed(history.messages):
@@ -730,21 +761,17 @@ def _find_asked(history: History) -> _Asked:
             if call.name.endswith(MEMORY_TOOLS):
                 lookups += 1
     size = tokens(history.system) + tokens(history.messages)
-    return _Asked(tokens=size, user_message=user_message, lookups=lookups)
+    return _Conversation(tokens=size, user_message=user_message, lookups=lookups)
 
 
-def _find_block_of_caller(request: Request, recall: Recall) -> tuple[Change, ...]:
-    """Return the block that the caller places before the question, which is no edit of the window, as a change."""
-    if not request.question or not recall.block:
-        return ()
-    return (
-        Change(
-            kind="recalled",
-            ids=tuple(recall.messages),
-            reason=recall.match,
-            tokens_before=0,
-            tokens_after=recall.tokens,
-        ),
+def _make_change_of_caller(recall: Recall) -> Change:
+    """Return the block that the caller places before the question as a change. It is no edit of the window."""
+    return Change(
+        kind="recalled",
+        ids=tuple(recall.messages),
+        reason=recall.match,
+        tokens_before=0,
+        tokens_after=recall.tokens,
     )
 
 
@@ -754,6 +781,7 @@ def _measure_kept_prefix(before: Sequence[Item], now: Sequence[Item]) -> float |
         return None
     kept = 0
     for old, new in zip(before, now, strict=False):
+        # Most items are the same objects as before, and comparing two long messages takes time.
         if old is not new and old.sent != new.sent:
             break
         kept += old.total
