@@ -1,6 +1,7 @@
 """How much processor time the pages of the inspector take over a large store, the first time and later.
 
-A process of its own shows the pages: the one that has filled the store knows most of it.
+Processes of their own show the pages: the one that has filled the store knows most of it. One of them shows all pages
+in the order in which people look at them; each of the others has just started, as if a link led to its page.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ import math
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -42,12 +44,16 @@ TURN_MESSAGES = 5
 """Messages of a turn of the long session, which has as many messages as all others together."""
 CUT_TURNS = 8
 """Turns of the long session between two cuts."""
+T = TypeVar("T")
 _TOKEN = "benchmark"  # noqa: S105 - of a server that nobody can reach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageCost:
-    """Milliseconds of the processor for each page: the first request, and the median and the worst after it."""
+    """Milliseconds of the processor for each page.
+
+    As the first page after a start; after those above it; and the median and the worst of later requests.
+    """
 
     messages: int
     sessions: int
@@ -75,8 +81,11 @@ def measure(messages: int, *, seed: int = 1, progress: Callable[[int], None] = l
             # A thread of the server does it after the first page; its time would be added to that of other pages.
             figures.update(engine._memory.store, [Scope().tenant], seconds=math.inf)
         question = writer.question(writer.text())
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-            pages = process.submit(_time, folder, question, turns=messages // TURN_MESSAGES).result()
+        paths = _list_paths(question, messages=messages)
+        pages = _run_apart(_time, folder, paths)
+        for name, path in paths.items():
+            alone = _run_apart(_time, folder, {name: path}, repeats=0)
+            pages[name] = {"alone_ms": alone[name]["first_ms"], **pages[name]}
         return PageCost(messages=messages, sessions=-(-messages // BATCH) + 2, pages=pages)
 
 
@@ -149,9 +158,9 @@ def _make_message(writer: Writer, number: int) -> Message:
     return Message(role=role, parts=(Text(text=writer.text()[:CHARS]),))
 
 
-def _time(folder: str, question: str, *, turns: int) -> dict[str, dict[str, float]]:
-    """Ask for every page several times. What threads do after the first page is not part of the time of others."""
-    paths = {
+def _list_paths(question: str, *, messages: int) -> dict[str, str]:
+    turns = messages // TURN_MESSAGES
+    return {
         "sessions": "",
         "sessions by cost": "sessions?sort=cost",
         "search": f"search?q={question}",
@@ -161,26 +170,39 @@ def _time(folder: str, question: str, *, turns: int) -> dict[str, dict[str, floa
         "long session": "session?session=long",
         "a late turn of it": f"session?session=long&turn={max(1, turns - 10)}",
         "an early turn of it": f"session?session=long&turn={min(60, turns)}",
+        "an early message of it": f"session?session=long&message={messages + messages // 4}",
+        "why it was cut": f"why?session=long&message={messages + messages // 4}",
         "memory": "memory",
         "overview": "overview",
         "trends": "trends",
         "ask": f"ask?q={question}",
         "health": "health",
     }
+
+
+def _run_apart(call: Callable[..., T], *args: Any, **options: Any) -> T:
+    """Call a function in a process that has just started."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        return process.submit(call, *args, **options).result()
+
+
+def _time(folder: str, paths: Mapping[str, str], *, repeats: int = REPEATS) -> dict[str, dict[str, float]]:
+    """Ask for every page several times. What threads do after the first page is not part of the time of others."""
     url = "http://127.0.0.1:1"
     found: dict[str, dict[str, float]] = {}
     with _open(folder) as engine:
         client = TestClient(create_app(engine, token=_TOKEN), base_url=url)
         for name, path in paths.items():
             times: list[float] = []
-            for _ in range(REPEATS + 1):
+            for _ in range(repeats + 1):
                 start = time.process_time()
                 client.get(address(url, _TOKEN) + path).raise_for_status()
                 times.append((time.process_time() - start) * 1000)
                 _wait_until_prepared()
-            later = sorted(times[1:])
-            costs = (times[0], later[REPEATS // 2], later[-1])
-            found[name] = dict(zip(("first_ms", "p50_ms", "max_ms"), (round(one, 1) for one in costs), strict=True))
+            found[name] = {"first_ms": round(times[0], 1)}
+            if repeats:
+                later = sorted(times[1:])
+                found[name] |= {"p50_ms": round(later[repeats // 2], 1), "max_ms": round(later[-1], 1)}
     return found
 
 

@@ -344,7 +344,7 @@ def test_the_whole_history_is_recorded_from_time_to_time(tmp_path: Path) -> None
         timeline = Timeline(Scope(session="s"), engine._memory, count_text)
         for turn in range(1, WHOLE_TURNS + 3):
             record(timeline, make_report(turn), list(range(1, turn + 1)))
-        newest = Histories(read_turns(engine._memory.store, Scope(session="s"), newest=5))
-        last = read_turns(engine._memory.store, Scope(session="s"), newest=1)[-1]
+        newest = Histories(read_turns(engine._memory.store, Scope(session="s"), newest=True, limit=5))
+        last = read_turns(engine._memory.store, Scope(session="s"), newest=True, limit=1)[-1]
         assert newest.has_all_of(last.key)
         assert newest.read(last.key) == list(range(1, WHOLE_TURNS + 3))

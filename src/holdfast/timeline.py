@@ -483,15 +483,19 @@ class PastEdit:
 
 
 def read_turns(
-    store: Store, scope: Scope, *, after: int = 0, before: int | None = None, newest: int | None = None
+    store: Store,
+    scope: Scope,
+    *,
+    after: int = 0,
+    before: int | None = None,
+    limit: int | None = None,
+    newest: bool = False,
 ) -> list[PastTurn]:
     """Read the turns of a session whose windows were recorded, oldest first.
 
-    Only those after a record, those before one, or the newest.
+    Only those after a record or before one, and of these at most `limit`: the first, or the `newest`.
     """
-    select = Select(scope=scope, after=after, before=before)
-    if newest is not None:
-        select = Select(scope=scope, newest=True, limit=newest)
+    select = Select(scope=scope, after=after, before=before, newest=newest, limit=limit)
     found: list[PastTurn] = []
     for record in store.read_typed_records(select, kind=WINDOW, form=WindowSource):
         found.append(

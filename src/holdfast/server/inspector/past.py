@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock
@@ -16,10 +16,11 @@ from holdfast.errors import InputError
 from holdfast.memory.archive import unwrap
 from holdfast.report import ContextReport, Window
 from holdfast.session import Session
-from holdfast.store.base import Scope, Select, Store
+from holdfast.store.base import Record, Scope, Select, Store
 from holdfast.store.figures import TURN
 from holdfast.timeline import (
     CUT_KINDS,
+    WHOLE_TURNS,
     WINDOW,
     Histories,
     PastEdit,
@@ -58,23 +59,29 @@ class Past:
     Attributes:
         scope: The session.
         turns: Its turns; only the newest unless it `is_whole`.
+        around: Earlier turns, around one that is looked at. Between them and `turns`, some may be missing.
         edits: All of its edits.
         is_whole: Whether all turns were read.
     """
 
     scope: Scope
     turns: tuple[PastTurn, ...] = ()
+    around: tuple[PastTurn, ...] = ()
     edits: tuple[PastEdit, ...] = ()
     is_whole: bool = True
 
     @cached_property
+    def _known(self) -> tuple[PastTurn, ...]:
+        return (*self.around, *self.turns)
+
+    @cached_property
     def _stops(self) -> list[int]:
-        return [turn.source.edits[1] for turn in self.turns]
+        return [turn.source.edits[1] for turn in self._known]
 
     @cached_property
     def histories(self) -> Histories:
         """The histories of the turns."""
-        return Histories(self.turns)
+        return Histories(self._known)
 
     @cached_property
     def by_number(self) -> dict[int, PastEdit]:
@@ -85,10 +92,10 @@ class Past:
     def first_turns(self) -> dict[int, int]:
         """The number of the turn in which each message was sent first, of the turns that were read."""
         found: dict[int, int] = {}
-        for turn in self.turns:
+        for turn in self._known:
             source = turn.source
-            if not source.base and not self.is_whole:  # most of its history was sent first in turns that were not read
-                continue
+            if not source.base and not self.is_whole and turn.number > 1:
+                continue  # most of its history was sent first in turns that were not read
             new = [number for number in (*source.system, *source.added) if number not in found]
             found |= dict.fromkeys(new, turn.number)
         return found
@@ -125,27 +132,39 @@ class Past:
 
     def find_turn(self, number: int) -> PastTurn | None:
         """Return the turn with a number; of two processes at the same turn, the newest."""
-        for turn in reversed(self.turns):
+        for turn in reversed(self._known):
             if turn.number == number:
                 return turn
         return None
 
-    def has_window(self, number: int) -> bool:
-        """Return whether the windows of a turn and of the one before can be made again; 0 is the last turn."""
+    def has(self, *, turn: int = 0, message: int = 0) -> bool:
+        """Return whether a turn and a message can be shown.
+
+        The windows of the turn (0 is the last one) and of the one before can be made again, and the turn in which the
+        message was sent first was read.
+        """
         if self.is_whole:
             return True
-        turn = self.find_turn(number or self.last)
-        before = self.find_turn((number or self.last) - 1)
-        if turn is None or before is None:
+        if message and message not in self.first_turns:
             return False
-        return self.histories.has_all_of(turn.key) and self.histories.has_all_of(before.key)
+        number = turn or self.last
+        for wanted in range(max(1, number - 1), number + 1):
+            found = self.find_turn(wanted)
+            if found is None or not self.histories.has_all_of(found.key):
+                return False
+        return True
 
     def find_turn_of(self, edit: int) -> PastTurn | None:
         """Return the turn that made an edit; for a compaction, the turn after it. None if it was not read."""
-        if not self.is_whole and edit < self.turns[0].source.edits[0]:
-            return None
         place = bisect_right(self._stops, edit)
-        return self.turns[place] if place < len(self.turns) else None
+        if place == len(self._known):
+            return None
+        turn = self._known[place]
+        if not self.is_whole and edit < turn.source.edits[0]:
+            before = self._known[place - 1].number if place else 0
+            if before + 1 < turn.number:  # turns in between were not read, and one of them may have made it
+                return None
+        return turn
 
     def edits_of(self, turn: PastTurn) -> list[PastEdit]:
         """Return the edits that a turn made, and those of a compaction before it."""
@@ -182,6 +201,11 @@ class Past:
         return shortened
 
 
+def _read_number(record: Record) -> int:
+    """Return the number of the turn of a record."""
+    return int(record.key[:8])
+
+
 def brings_back(edit: Edit) -> bool:
     """Return whether an edit brings messages back into the window."""
     match edit.change:
@@ -208,23 +232,68 @@ class Pasts:
             known = self._update(self._known.get(scope) or Past(scope=scope))
             return self._complete(known)
 
-    def read_newest(self, scope: Scope, *, turn: int = 0) -> Past:
-        """Return the past of a session with at least its newest turns, if one of them is wanted; by default the last.
+    def read_some(self, scope: Scope, *, turn: int = 0, message: int = 0) -> Past:
+        """Return the past of a session with at least its newest turns, and those around a turn and around a message.
 
-        What the windows of that turn and of the one before consist of is known.
+        What the windows of that turn, by default the last one, and of the one before consist of is known, and the
+        turn in which the message was sent first.
         """
         with self._lock:
             known = self._update(self._known.get(scope) or self._read_newest(scope))
-            if known.has_window(turn):
+            if known.has(turn=turn, message=message):
                 return known
+            if turn or message:
+                some = self._add_around(known, turn or self._find_first_turn(known, message))
+                if some.has(turn=turn, message=message):
+                    return some
             return self._complete(known)
 
     def _read_newest(self, scope: Scope) -> Past:
         """Read the newest turns; nothing if these are all."""
-        turns = tuple(read_turns(self._store, scope, newest=self._max_newest))
+        turns = tuple(read_turns(self._store, scope, newest=True, limit=self._max_newest))
         if len(turns) < self._max_newest:
             return Past(scope=scope)
         return Past(scope=scope, turns=turns, edits=tuple(read_edits(self._store, scope)), is_whole=False)
+
+    def _add_around(self, known: Past, turn: int) -> Past:
+        """Add the turns that the windows of an early turn and of the one before are made of, and some after it.
+
+        They are not kept: a thread reads all of them after the first page of a session.
+        """
+        first = (turn - 1) // WHOLE_TURNS * WHOLE_TURNS  # which recorded its whole history
+        stop = known.turns[0].record
+        start = self._find_last(known.scope, lambda record: _read_number(record) < first, stop=stop)
+        around = read_turns(self._store, known.scope, after=start, before=stop, limit=self._max_newest)
+        return replace(known, around=tuple(around))
+
+    def _find_first_turn(self, known: Past, message: int) -> int:
+        """Return the number of the first turn that may have sent a message, of those before the known ones."""
+
+        def is_before(record: Record) -> bool:
+            return max(record.data["added"], default=0) < message
+
+        stop = known.turns[0].record
+        last = self._find_last(known.scope, is_before, stop=stop)
+        following = Select(scope=known.scope, after=last, before=stop, limit=1)
+        records = self._store.read_records(following, kind=WINDOW)
+        return _read_number(records[0]) if records else 1
+
+    def _find_last(self, scope: Scope, is_before: Callable[[Record], bool], *, stop: int) -> int:
+        """Return the number of the last record of a turn that is before something; 0 if there is none.
+
+        Only records before `stop` count, and each of them is before all that are not.
+        """
+        low = 0
+        high = stop
+        while low < high:  # the records of a session lie apart, among those of others
+            middle = (low + high) // 2
+            following = Select(scope=scope, after=middle, before=stop, limit=1)
+            records = self._store.read_records(following, kind=WINDOW)
+            if records and is_before(records[0]):
+                low = records[0].id
+            else:
+                high = middle
+        return low
 
     def _complete(self, known: Past) -> Past:
         """Read the turns before those that are known."""
@@ -286,7 +355,7 @@ class FirstTurns:
         with self._lock:
             known = self._known.get(key)
         if known is None:
-            turns = tuple(read_turns(self._store, scope, newest=self._max_newest))
+            turns = tuple(read_turns(self._store, scope, newest=True, limit=self._max_newest))
             known = Past(scope=scope, turns=turns, is_whole=len(turns) < self._max_newest).first_turns
             with self._lock:
                 self._known[key] = known

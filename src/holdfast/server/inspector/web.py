@@ -406,10 +406,11 @@ class Inspector:
         """Collect what the page of a session shows."""
         session = self._open(params)
         scope = session.scope
-        if params.get("message") or params.get("all"):
+        around = int(params["message"]) if params.get("message") else None
+        if params.get("all"):
             seen = self._pasts.read(scope)
         else:
-            seen = self._pasts.read_newest(scope, turn=int(params.get("turn") or 0))
+            seen = self._pasts.read_some(scope, turn=int(params.get("turn") or 0), message=around or 0)
             if not seen.is_whole:  # the next click may be on an early turn
                 self._load_later(partial(self._pasts.read, scope))
         tab = params.get("tab") or ("window" if params.get("turn") else "conversation")
@@ -417,7 +418,6 @@ class Inspector:
             tab = "conversation"
         if params.get("turn") and seen.find_turn(int(params["turn"])) is None:
             raise InputError(f"there is no turn {params['turn']} in session {scope.session!r}")
-        around = int(params["message"]) if params.get("message") else None
         values: dict[str, Any] = {
             "page": "session",
             "scope": scope,
@@ -489,7 +489,7 @@ class Inspector:
     def run(self, params: data.Params) -> str:
         """Show messages of a window that were folded."""
         session = self._open(params)
-        seen = self._pasts.read_newest(session.scope, turn=int(params.get("turn") or 0))
+        seen = self._pasts.read_some(session.scope, turn=int(params.get("turn") or 0))
         turn = seen.find_turn(int(params.get("turn") or 0))
         if turn is None:
             raise InputError(f"there is no turn {params.get('turn')} in session {session.id!r}")
