@@ -32,7 +32,9 @@ $(STAMP): pyproject.toml
 demo: $(DEMO_STAMP)
 	@$(BIN)/holdfast demo
 
-PARALLEL := -n auto --dist worksteal
+# On Linux all tests are collected once, and then run in several processes (tests/support/workers.py).
+XDIST    := -n auto --dist worksteal
+PARALLEL := $(if $(filter Linux,$(shell uname)),--workers auto,$(XDIST))
 # The workers take all processors.
 export OPENBLAS_NUM_THREADS := 1
 
@@ -46,7 +48,7 @@ nightly: $(STAMP) fuzz
 
 # `make test` with branch coverage, which takes half as long again.
 coverage: $(STAMP)
-	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term
+	$(BIN)/python -m pytest $(XDIST) --cov --cov-report=term
 
 # Real agents from npm, in ~/.cache/holdfast-hosts or $HOLDFAST_HOSTS. Needs npm; takes about twenty minutes.
 test-hosts: $(STAMP)

@@ -14,9 +14,9 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from support.paths import FIXTURES, TESTS
+from support.paths import FIXTURES
 
-pytest_plugins = ["holdfast.testing.fixtures"]
+pytest_plugins = ["holdfast.testing.fixtures", "support.workers"]
 
 if sys.platform == "win32":  # the agent does not run there; links, file modes, pipes and `kill -9` are POSIX
     collect_ignore_glob = [
@@ -67,23 +67,9 @@ def pytest_configure() -> None:
         tempfile.tempdir = os.environ["PYTEST_DEBUG_TEMPROOT"]  # for tests that make a folder for each example
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Run one worker more than there are processors: many tests wait for other processes, and for time to pass."""
-    return (os.cpu_count() or 1) + 1
-
-
 @pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Leave the tests themselves out of every garbage collection: they are a million objects that stay.
-
-    Each worker begins with other files. In a fresh checkout the first to read a file compiles it for all.
-    """
-    if session.config.args == session.config.getini("testpaths") and "PYTEST_XDIST_WORKER" in os.environ:
-        paths = sorted(str(path) for path in TESTS.iterdir() if path.name.startswith("test_") or _has_tests(path))
-        number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
-        first = len(paths) * number // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-        session.config.args = paths[first:] + paths[:first]
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave the tests themselves out of every garbage collection: they are a million objects that stay."""
     gc.disable()
     try:
         return (yield)
@@ -95,8 +81,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests into one order for all workers, and leave repeated variants to the night."""
-    items.sort(key=lambda item: item.path.parts)
+    """Leave repeated variants to the night."""
     variants: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("variants"):
@@ -104,10 +89,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for found in variants.values():
         for item in found[1:-1]:
             item.add_marker(pytest.mark.nightly)
-
-
-def _has_tests(folder: Path) -> bool:
-    return next(folder.rglob("test_*.py"), None) is not None
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

