@@ -134,7 +134,7 @@ class EditLog:
         if not any(isinstance(edit.change, Forgotten) for edit in edits):
             self.edits += edits
             return Fetched(warnings=tuple(warnings))
-        # The words of older edits are gone: read all of them again.
+        # Forgetting has changed or removed records of older edits, with the words in them: read all of them again.
         self.edits = []
         self._last_record = 0
         self._last_replay = None
@@ -160,7 +160,7 @@ class EditLog:
 
     @property
     def next_number(self) -> int:
-        """The number of the next edit to record."""
+        """The number of the next edit to record. Edits that cannot be read have their numbers too."""
         return len(self.edits) + self._unreadable
 
     def record(self, edits: Sequence[Edit], *, time: int, newest: int = 0, jobs: Sequence[Job] = ()) -> Recorded:
@@ -187,7 +187,9 @@ class EditLog:
         fetched = NOTHING_FETCHED
         if self._unreadable or any(isinstance(edit.change, Forgotten) for edit in edits):
             fetched = self.load()
-        else:  # their numbers were free, so no other process has recorded an edit between the last load and these
+        else:
+            # Their numbers were free, so no other process has recorded an edit between the last load and these. They
+            # are read from the rows, so that an edit is the same value here and in every other process.
             for row in rows:
                 self.edits.append(editing.from_json(row.data))
             self._last_record = record_ids[-1]
@@ -199,6 +201,7 @@ class EditLog:
             if newest and not edit.anchors and not isinstance(edit.change, Pinned | Forgotten):
                 edit = structs.replace(edit, anchors=(newest,))  # noqa: PLW2901 - the edit as it is stored
             data = editing.to_json(edit)
+            # `is_new` makes the store refuse a key that exists: that is the conflict with another process.
             rows.append(Record(scope=self.scope, kind=EDIT, key=f"{number:08d}", data=data, time=time, is_new=True))
         return rows
 
@@ -230,6 +233,9 @@ class EditLog:
     ) -> None:
         """Keep a window, all of whose edits are recorded, so that the next replay can continue it."""
         self._last_replay = None
+        last = None
+        if messages:
+            last = messages[-1]
         if items:
             self._last_replay = _LastReplay(
                 items=items,
@@ -237,12 +243,13 @@ class EditLog:
                 edits=len(self.branch(messages)),
                 system=len(system),
                 messages=len(messages),
-                last=messages[-1] if messages else None,
+                last=last,
             )
 
     def find_last_trim(self, messages: Sequence[Item]) -> tuple[int, ...]:
         """Return what the last cut removed and nothing brought back; nothing after a compaction."""
         cuts: list[set[int]] = []
+        # With a limit of 0, a larger window brings nothing back: all cuts hold.
         for edit in self.find_in_force(messages, limit=0):
             if edit.kind == "trimmed":
                 cuts.append(set(edit.ids))

@@ -30,7 +30,10 @@ MAX_REPLIES: Final = 20
 MAX_LOGS: Final = 16
 """Histories that a reply may follow: this many requests of one session may wait for a reply at once."""
 MAX_LOG_KEYS: Final = 4096
-"""Messages at the end of each of these histories that are compared with an appended message."""
+"""Messages at the end of each of these histories that are compared with appended messages.
+
+A client may append its whole history, and not only a reply.
+"""
 MESSAGE_BYTES: Final = 2_000
 """Bytes of a message in addition to its strings.
 
@@ -179,9 +182,12 @@ class History:
                 continue
             reply = 0
             for item in group:
+                estimated = int(scale * item.tokens)
                 usage = item.message.usage
-                reported = usage.output if usage is not None else 0
-                reply += max(int(scale * item.tokens), reported)
+                if usage is None:
+                    reply += estimated
+                else:
+                    reply += max(estimated, usage.output)
             longest = max(longest, reply)
             replies += 1
             if replies == MAX_REPLIES:
@@ -242,6 +248,7 @@ class History:
         stripped += removed
         own = [message for message in read if message is not None]
         numbers, keys = self._archive(self._mask(own, masks), before=self._keys)
+        # Nothing above this line adds to the lists: if archiving fails, the next request archives the same messages.
         self._given += new
         self._sizes += map(_estimate_size, new)
         for message in read:
@@ -258,7 +265,10 @@ class History:
         read, stripped = self._read(new, format)
         own = [message for message in read if message is not None]
         numbers, _ = self._archive(self._mask(own, masks))
-        self.system = [item for item in make_items(own, numbers, count=self.count) if item.kind == "system"]
+        self.system = []
+        for item in make_items(own, numbers, count=self.count):
+            if item.kind == "system":
+                self.system.append(item)
         self._given_system = new
         self._system_size = sum(map(_estimate_size, new))
         return stripped
@@ -338,7 +348,9 @@ class History:
         for other in others:
             if other.caller is None or other.caller != caller:
                 kept.append(other)
-            elif other.place != log.place:  # a caller makes one request at a time, but an earlier reply may still come
+            elif other.place != log.place:
+                # A caller makes one request at a time, so this one is over. But its reply may still come, through
+                # somebody else. A request with the same place was made again, and has only one reply.
                 kept.append(replace(other, caller=None))
         self._logs = [*kept, replace(log, caller=caller, is_waiting=True)]
         return log.place
@@ -368,10 +380,12 @@ class History:
         if not after:  # a place that the caller names identifies the messages
             repeated = self._count_repeated(masked, log.keys)
         before = log.keys[: len(log.keys) - repeated]
-        place = archive.FIRST if log.keys else log.start
+        place = log.start
+        if log.keys:
+            place = archive.FIRST
         numbers, keys = self._archive(masked, before=before, place=place, placing=placing)
         all_keys = log.keys
-        if len(before) + len(keys) >= len(log.keys):
+        if len(before) + len(keys) >= len(log.keys):  # not if the messages repeat only a part of the history
             all_keys = [*before, *keys]
         self._remove_log(log)
         self._add_log(_Log(all_keys[-MAX_LOG_KEYS:]))
@@ -406,8 +420,11 @@ class History:
             return _Log([Key(row.message.digest, row.nonce) for row in rows]), "likely"
         waiting = [log for log in self._logs if log.is_waiting]
         mine = [log for log in waiting if log.caller is not None and log.caller == caller]
-        chosen = mine[-1] if mine else self._logs[-1]
-        if waiting == [chosen] and after is None:  # an empty place is that of a request for which memory failed
+        chosen = self._logs[-1]
+        if mine:
+            chosen = mine[-1]
+        # An empty place is that of a request for which memory failed: its history is not among the logs.
+        if waiting == [chosen] and after is None:
             return chosen, "certain"
         candidates: list[_Log] = []
         for log in waiting:
@@ -415,7 +432,7 @@ class History:
             may_still_come = log.has_twin and caller is None
             if may_be_mine and (may_still_come or not chosen.is_after(log)):
                 candidates.append(log)
-        if candidates and own[0].role != "user":
+        if candidates and own[0].role != "user":  # a reply may be archived already, from the history of a later request
             archived = self.memory.store.find(self.scope, [own[0].digest]).numbers.get(own[0].digest, {})
             for log in (chosen, *candidates):
                 if not archived.keys().isdisjoint(archive.nonces_of(log.place)):
@@ -443,7 +460,7 @@ class History:
         digests = [message.digest for message in own]
         if len(own) > 1 and self._is_first(digests[0]):
             return len(log)  # it is the whole history, from its first message on
-        if len(own) == 1 and own[0].role == "user":
+        if len(own) == 1 and own[0].role == "user":  # the user may say the same words twice
             return 0
         known = [key.digest for key in log]
         for size in range(min(len(known), len(digests)), 0, -1):
@@ -484,7 +501,9 @@ class History:
         for item in reversed(self.messages):
             if not left:
                 break
-            text = unwrap(item.message.text) if item.message.role == "user" else ""
+            if item.message.role != "user":
+                continue
+            text = unwrap(item.message.text)
             if not text.strip():
                 continue
             if text != left[-1]:
@@ -543,8 +562,11 @@ class History:
             marks=self.memory.marks,
             placing=placing,
         )
-        replies = {number for number, message in zip(numbers, masked, strict=True) if message.role == "assistant"}
-        if replies:
+        replies: set[int] = set()
+        for number, message in zip(numbers, masked, strict=True):
+            if message.role == "assistant":
+                replies.add(number)
+        if replies:  # one that broke off may be recalled from now on: see `exclude_broken`
             exclusion.include_repeated(self.memory.store, self.scope, replies, time=self.memory.clock())
         return numbers, keys
 
@@ -580,8 +602,11 @@ def _measure_strings(value: Any) -> int:
     if isinstance(value, list | tuple):
         return sum(map(_measure_strings, value))
     if is_dataclass(value):
-        names = (one.name for one in fields(value) if one.name != "origin")
-        return sum(_measure_strings(getattr(value, name)) for name in names)
+        size = 0
+        for one in fields(value):
+            if one.name != "origin":  # the wire form, whose strings are those of the message
+                size += _measure_strings(getattr(value, one.name))
+        return size
     return 0
 
 

@@ -30,12 +30,18 @@ MAX_WAITING: Final = 16
 """Turns without a reply that are kept: requests of one session may overlap."""
 MAX_ERROR_CHARS: Final = 200
 MAX_SENT_TURNS: Final = 4
-"""Turns of an earlier process whose new messages are known to have been sent."""
+"""Turns of an earlier process whose new messages are known to have been sent.
+
+Only the newest message of the user or of a tool is asked about, and it came with one of the last turns.
+"""
 WHOLE_TURNS: Final = 1_000
-"""Turns after which the whole history of a request is recorded: the newest windows are made again from these alone."""
+"""Turns after which the whole history of a request is recorded.
+
+Other records hold only what is new. A page of a session with 20,000 turns would have to read all of them to make its
+newest window again.
+"""
 WINDOW: Final = "window"
 """The kind of the records that hold the source of past windows, by the key of their turn."""
-
 
 CUT_KINDS: Final = frozenset({"pruned", "trimmed", "compacted"})
 """The kinds of edits that take something out of the window."""
@@ -289,13 +295,17 @@ class Timeline:
         `place` is that of the reply.
         """
         key = f"{report.turn:08d}:{self.memory.new_id()}"  # another process may be at the same turn
+        # Nothing here is durable: after a power cut only a report is missing, and each turn saves a wait for the disk.
         rows = [Record(scope=self.scope, kind=TURN, key=key, data=report.to_json(), time=time, is_durable=False)]
         if edits is not None:
             kept = count_equal(self._recorded.numbers, tuple(numbers))
             if report.turn % WHOLE_TURNS == 0:
                 kept = 0
+            base = ""
+            if kept:
+                base = self._recorded.key
             source = WindowSource(
-                base=self._recorded.key if kept else "",
+                base=base,
                 kept=kept,
                 added=tuple(numbers[kept:]),
                 system=tuple(item.id for item in system),
@@ -313,10 +323,11 @@ class Timeline:
         self.memory.store.add_records(rows)
         if edits is not None:
             self._recorded = _RecordedTurn(key=key, numbers=tuple(numbers))
-        self._waiting.pop(place, None)
+        self._waiting.pop(place, None)  # a request that is made again becomes the newest one
         self._waiting[place] = _WaitingTurn(key=key, time=time)
         if len(self._waiting) > MAX_WAITING:
-            del self._waiting[next(iter(self._waiting))]
+            oldest = next(iter(self._waiting))
+            del self._waiting[oldest]
 
     # --- replies -------------------------------------------------------------------------
 
@@ -397,11 +408,17 @@ def read_cuts(store: Store, scope: Scope) -> list[Cut]:
         if edit.kind == "forgotten":
             forgotten.update(edit.ids)
         elif edit.kind == "restored":
-            cuts = {one: _without(cut, edit.ids) if cut.kind == "trimmed" else cut for one, cut in cuts.items()}
+            for cut_key, cut in cuts.items():
+                if cut.kind == "trimmed":
+                    cuts[cut_key] = _without(cut, edit.ids)
         elif edit.kind in CUT_KINDS and past.number >= 0:
             cuts[key] = _add_edit(cuts.get(key), edit, number=past.number, time=past.time)
-    found = [_without(cut, forgotten) for cut in cuts.values()]
-    return [cut for cut in found if cut.messages]
+    found: list[Cut] = []
+    for cut in cuts.values():
+        known = _without(cut, forgotten)
+        if known.messages:
+            found.append(known)
+    return found
 
 
 def _without(cut: Cut, numbers: Iterable[int]) -> Cut:
@@ -411,7 +428,9 @@ def _without(cut: Cut, numbers: Iterable[int]) -> Cut:
 def _add_edit(cut: Cut | None, edit: Edit, *, number: int, time: int) -> Cut:
     tokens = edit.tokens_before - edit.tokens_after
     if cut is None:
-        summary = edit.change.summary if isinstance(edit.change, Summarised) else ""
+        summary = ""
+        if isinstance(edit.change, Summarised):
+            summary = edit.change.summary
         return Cut(
             id=number,
             kind=edit.kind,
@@ -426,13 +445,15 @@ def _add_edit(cut: Cut | None, edit: Edit, *, number: int, time: int) -> Cut:
 
 def describe_cut(store: Store, scope: Scope, cut: Cut) -> Cut:
     """Add the first words of some messages of a cut: of those with text before calls and results."""
+    # A few more than are shown: most messages of an agent are calls and results.
     rows = store.read_messages(Select(scope=scope, ids=cut.messages[: 4 * MAX_ABOUT]))
     rows.sort(key=lambda row: not row.message.text)
     about: list[str] = []
     for row in rows[:MAX_ABOUT]:
         words = " ".join(row.message.whole_text.split())
-        shown = words if len(words) <= MAX_ABOUT_CHARS else f"{words[:MAX_ABOUT_CHARS]}…"
-        about.append(f"[{row.id}] {row.message.role}: {shown}")
+        if len(words) > MAX_ABOUT_CHARS:
+            words = f"{words[:MAX_ABOUT_CHARS]}…"
+        about.append(f"[{row.id}] {row.message.role}: {words}")
     return replace(cut, about=tuple(about))
 
 
@@ -514,7 +535,9 @@ def read_edits(store: Store, scope: Scope, *, after: int = 0) -> list[PastEdit]:
     """Read the edits of a session, oldest first; only those after a record."""
     found: list[PastEdit] = []
     for record in store.read_records(Select(scope=scope, after=after), kind=EDIT):
-        number = int(record.key) if record.key.isdecimal() else -1
+        number = -1
+        if record.key.isdecimal():
+            number = int(record.key)
         edit: Edit | None = None
         with suppress(FormatError):
             edit = editing.from_json(record.data)
@@ -549,7 +572,9 @@ class Histories:
             source = self._sources[at]
             chain.append(source)
             at = source.base
-        history = last.copy() if at == last_key else []
+        history: list[int] = []
+        if at == last_key:
+            history = last.copy()
         for source in reversed(chain):
             history[source.kept :] = source.added
         self._last = (key, history)
@@ -570,10 +595,16 @@ def read_conversation(store: Store, scope: Scope) -> list[MessageRow]:
     replies = read_replies(store, scope, [turn.key for turn in turns])
     reply = replies.get(last.key)
     if reply is not None and reply.message:
-        return [row for row in rows if row.id in sent or row.id >= reply.message]
-    known = [number for turn in turns for number in turn.source.added]
-    known += [other.message for other in replies.values()]
-    return [row for row in rows if row.id in sent or row.id > max(known, default=0)]
+        first_after = reply.message
+    else:
+        # No reply is recorded. What no turn has sent and no turn was answered with came after the last one.
+        first_after = 1
+        for turn in turns:
+            for number in turn.source.added:
+                first_after = max(first_after, number + 1)
+        for other in replies.values():
+            first_after = max(first_after, other.message + 1)
+    return [row for row in rows if row.id in sent or row.id >= first_after]
 
 
 def rebuild_window(store: Store, scope: Scope, turn: int, *, count: TokenCounter) -> Window:
@@ -615,8 +646,9 @@ def remake_window(
     items = _read_items(store, scope, (*source.system, *history), (*standing, *new), count=count)
     items = editing.apply(editing.apply(items, standing), new)
     had_messages = bool(source.added or source.kept)
-    is_forgotten = had_messages and all(item.kind == "system" for item in items)
-    valid = None if is_forgotten else _validate(items, source.provider)
+    valid: ValidWindow | None = None
+    if not had_messages or any(item.kind != "system" for item in items):  # otherwise all of it is forgotten
+        valid = _validate(items, source.provider)
     if valid is None:
         raise InputError(
             f"messages of turn {turn} of session {scope.session!r} were forgotten, and the rest is not a valid window;"
@@ -645,7 +677,7 @@ def _split_edits(
     before: list[Edit] = []
     new: list[Edit] = []
     for past in edits:
-        if past.number >= stop:
+        if past.number >= stop:  # of a later turn
             continue
         if past.edit is None:
             raise FormatError(f"edit {past.number} of the session cannot be read")
