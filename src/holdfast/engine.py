@@ -32,6 +32,8 @@ from holdfast.settings.projects import MAX_PROJECTS, folder_of
 from holdfast.store.base import Job, Scope
 from holdfast.tokens import TokenCounter, counter
 
+# Not every process extracts facts or uses a model: the functions below import what that takes when they are called, so
+# that a program that only assembles windows starts sooner.
 if TYPE_CHECKING:
     from holdfast.memory.learning import Choice, Step
     from holdfast.models.base import Model
@@ -94,9 +96,11 @@ class Engine:
         self._closing = Event()
         self._watchdog = Watchdog()
         self._lock = Lock()
+        # All sessions that anybody holds, so that a scope has one object, and one lock, for all threads.
         self._sessions: WeakValueDictionary[Scope, Session] = WeakValueDictionary()
-        self._recent: dict[Scope, Session] = {}
+        self._recent: dict[Scope, Session] = {}  # those that are kept between two requests, the newest last
         self._by_project: LruCache[Path | None, _ProjectResources] = LruCache(MAX_PROJECTS)
+        # Sessions that wait for a compaction, and the tokens that are coming. No lock: each use is a single step.
         self._due: dict[Session, int] = {}
         self._failures: LruCache[Scope, list[str]] = LruCache(MAX_FAILURES)  # of the background, by agent and project
         self._jobs: list[Job] = []  # that wait, as far as this process has seen
@@ -237,12 +241,15 @@ class Engine:
         """Close the memory. Pending work is done the next time."""
         is_open = not self._closing.is_set()
         self._closing.set()
+        # The worker first: a step that still runs uses the memory.
         if self._worker is not None:
             self._worker.stop()
         if is_open:
             self._end_sessions()
         self.hooks.wait(HOOK_SECONDS)
-        if self._is_memory_hanging():  # its locks may never be free again: what it holds ends with the process
+        if self._is_memory_hanging():
+            # A call that hangs may never free its locks. Closing is tried in a thread that may hang too: what the
+            # memory holds ends with the process.
             with suppress(DeadlineError):
                 Watchdog().run(self._memory.close, seconds=CLOSE_SECONDS, name="holdfast-close")
         else:
@@ -323,7 +330,7 @@ class Engine:
         with self._lock:
             sizes = {scope: session._held_bytes for scope, session in self._recent.items()}
             total = sum(sizes.values())
-            for scope in list(self._recent)[:-1]:
+            for scope in list(self._recent)[:-1]:  # the oldest first
                 if len(self._recent) <= MAX_SESSIONS and total <= self.settings.server.max_session_bytes:
                     return
                 session = self._recent.pop(scope)
@@ -338,7 +345,7 @@ class Engine:
         loaded = self._projects.load(folder)
         with self._lock:
             known = self._by_project.get(folder)
-            if known is None or known.loaded is not loaded:
+            if known is None or known.loaded is not loaded:  # `load` returns another object if a file has changed
                 known = _ProjectResources(loaded, self._make_resources(loaded, folder))
                 self._by_project[folder] = known
             return known.resources
@@ -352,9 +359,10 @@ class Engine:
         reader: Model | None = None
         try:
             model = _open_model(settings.compaction.model, settings)
-            knowledge = settings.knowledge
-            name = knowledge.host_model if self._resources.is_for_hosts else knowledge.model
-            reader = _open_model(name, settings)
+            reader_name = settings.knowledge.model
+            if self._resources.is_for_hosts:
+                reader_name = settings.knowledge.host_model
+            reader = _open_model(reader_name, settings)
         except HoldfastError as error:  # summaries and facts are then made by rule
             warnings.append(str(error))
         try:
@@ -389,8 +397,9 @@ class Engine:
             limit: At most this many. Each takes a few milliseconds, for its title and times.
         """
         self._require_open()
-        given = {"tenant": tenant, "project": project, "agent": agent}
-        require_text(**{name: value for name, value in given.items() if value is not None})
+        for name, value in (("tenant", tenant), ("project", project), ("agent", agent)):
+            if value is not None:
+                require_text(**{name: value})
         if limit is not None:
             require_count(limit=limit, least=1)
         return list_sessions(self._memory.store, tenant=tenant, project=project, agent=agent, limit=limit)
@@ -409,7 +418,9 @@ class Engine:
         """Count what memory contains, and list what is missing."""
         self._require_open()
         learner = self._resources.learner
-        readers = () if learner.model is None else (learner.reader, learner.model.name)
+        readers: tuple[str, ...] = ()
+        if learner.model is not None:
+            readers = (learner.reader, learner.model.name)
         return self._memory.stats(readers=readers)
 
     def work(self) -> int:
@@ -459,11 +470,13 @@ class Engine:
 
     def _work_in_background(self) -> bool:
         """Do one step: a compaction of this engine, or pending work of the store if no other process does it."""
+        # In the order in which the next request needs it: a smaller window, then search by meaning, then facts.
         if self._compact_next():
             return True
         embedder = self._memory.embedder
         if embedder is not None:
             with self._memory.store.lock_work(embedder.space) as is_only:
+                # A batch that is not full was the last one: asking the store again would cost as much as the batch.
                 if is_only and self._memory.embed(limit=EMBED_BATCH) >= EMBED_BATCH:
                     return True
         now = self._memory.clock()
@@ -515,7 +528,7 @@ class Engine:
 
     def _choose_job(self) -> Choice:
         """Choose one of the jobs that this process has seen; if none of them may run now, one of those that wait."""
-        from holdfast.memory.learning import choose_job  # noqa: PLC0415 - not every process extracts
+        from holdfast.memory.learning import choose_job  # noqa: PLC0415 - see the top of the module
 
         choice = choose_job(self._memory, self._jobs, self._find_learner)
         if choice.job is None:
@@ -526,21 +539,19 @@ class Engine:
 
     def _report_limit(self, limit: str) -> None:
         """Let the next reports say which limit extraction waits for, once until it changes; empty if for none."""
-        if limit != self._limit:
-            self._remove_limits()
-        if limit and limit != self._limit:
-            self._add_failures(self._jobs, f"{WAITS}: {limit}")
+        if limit == self._limit:
+            return
         self._limit = limit
-
-    def _remove_limits(self) -> None:
-        """Remove from the next reports what no longer holds: that extraction waits for a limit."""
+        # What the last call added no longer holds. No report may have taken it yet.
         with self._lock:
             for owner in list(self._failures):
                 self._failures[owner] = [each for each in self._failures[owner] if not each.startswith(WAITS)]
+        if limit:
+            self._add_failures(self._jobs, f"{WAITS}: {limit}")
 
     def _run_job(self, job: Job, *, waits: bool) -> Step | None:
         """Read a batch of a job; None if another process works for its tenant."""
-        from holdfast.memory.learning import run_job  # noqa: PLC0415 - not every process extracts
+        from holdfast.memory.learning import run_job  # noqa: PLC0415 - see the top of the module
 
         resources = self._find_resources(job.scope.project)
         while not self._closing.is_set():
@@ -596,7 +607,7 @@ class Worker:
         while not self._stopped.is_set():
             self._notified.wait(POLL_SECONDS)
             self._stopped.wait(GATHER_SECONDS)
-            self._notified.clear()
+            self._notified.clear()  # before the work: what arrives during it is looked for again
             more = True
             while more and not self._stopped.is_set():
                 try:
@@ -608,7 +619,10 @@ class Worker:
 
 
 def _open_counter(settings: Settings, model: Model | None) -> TokenCounter:
-    return counter(settings.tokens.full_name, model=settings.model.name or (model.name if model else None))
+    name = settings.model.name
+    if not name and model is not None:
+        name = model.name
+    return counter(settings.tokens.full_name, model=name)
 
 
 def _warn_of_shared(loaded: Loaded[Settings], folder: Path, *, own: Settings) -> list[str]:
@@ -658,6 +672,6 @@ def _read_settings(given: object) -> tuple[Settings, tuple[str, ...]]:
 def _open_model(given: object, settings: Settings) -> Model | None:
     if given is None:
         return None
-    from holdfast.models.naming import as_model  # noqa: PLC0415 - not every process uses one
+    from holdfast.models.naming import as_model  # noqa: PLC0415 - see the top of the module
 
     return as_model(given, settings=settings)

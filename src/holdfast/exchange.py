@@ -185,7 +185,7 @@ def change_body(body: Json, messages: Sequence[Message], window: Sequence[Messag
             fields.pop(key, None)
     changed = {key: value for key, value in fields.items() if body.get(key) != value}
     if not changed:
-        return body
+        return body  # the same object: `Exchange.is_changed` asks for it
     return {**body, **changed}
 
 
@@ -204,23 +204,26 @@ def make_summary_body(body: Json, messages: Sequence[Message], *, format: str, m
 
 def _find_identity(body: Json) -> str:
     """Return the system block with which a client identifies itself; empty if there is none."""
-    for block in blocks(body.get("system"))[:1]:
-        text = str(block.get("text"))
-        if len(text) <= MAX_IDENTITY_CHARS:
-            return text
-    return ""
+    system = blocks(body.get("system"))
+    if not system:
+        return ""
+    text = str(system[0].get("text"))
+    if len(text) > MAX_IDENTITY_CHARS:
+        return ""
+    return text
 
 
 def _has_same_parts(messages: Sequence[Message], window: Sequence[Message]) -> bool:
     """Return whether a window has the parts of the messages, even if a system message has moved or is the user's."""
-    if [message.parts for message in messages] == [message.parts for message in window]:
-        return True
-    system = [message.parts for message in messages if message.role == "system"]
-    before = [message.parts for message in messages if message.parts not in system]
-    after = [message.parts for message in window if message.parts not in system]
-    if before != after:
-        return False
+    given = [message.parts for message in messages]
     sent = [message.parts for message in window]
+    if given == sent:
+        return True
+    # Validation moves a system message in the middle, or sends it as one of the user. If that is the only change, the
+    # body passes as the client wrote it.
+    system = [message.parts for message in messages if message.role == "system"]
+    if [parts for parts in given if parts not in system] != [parts for parts in sent if parts not in system]:
+        return False
     return all(parts in sent for parts in system)
 
 
@@ -329,7 +332,7 @@ class Exchanges:
         """Make an exchange within the limits that are known."""
         limit, source = self._find_limit(session, request)
         max_prompt = None
-        with self._lock:
+        with self._lock:  # the requests of a proxy run in several threads
             learned = self._learned.get((session.scope, request.model))
         if learned is not None:
             if learned.limit < limit:
@@ -437,8 +440,10 @@ class Exchange:
         self.session._record_refusal("the provider refused the window as too large", place=self.place)
         report = self.window.report
         sent = int(report.total_tokens * report.token_scale)
+        # Some providers count the room for the reply as requested too.
         stated = believe(refusal, sent=sent + report.reserved_tokens)
-        limit, source = self.limit, self.source
+        limit = self.limit
+        source = self.source
         if stated.limit and stated.limit < limit:
             limit = stated.limit
             source = "refusal"
@@ -450,7 +455,7 @@ class Exchange:
         try:
             _compact(smaller)
             smaller = _assemble(smaller)
-        except ModelCancelledError:  # as above
+        except ModelCancelledError:  # the caller has cancelled the compaction, and waits for nothing more
             raise
         except HoldfastError as error:
             self.warn(f"a request that does not fit was not made smaller: {error}")
@@ -458,6 +463,7 @@ class Exchange:
         except Exception:  # the client gets the provider's own error
             log.exception("a request that does not fit was not made smaller")
             return None
+        # Without progress, sending it again would only cost another refusal.
         if smaller.window is None or smaller.window.report.total_tokens >= report.total_tokens:
             return None
         self.exchanges.learn(self, limit=limit, max_prompt=max_prompt)
@@ -518,6 +524,7 @@ def _assemble_once(exchange: Exchange) -> Exchange:
 
 def _assemble_after(exchange: Exchange, error: Exception, *, reason: str) -> Exchange:
     """Return an exchange with a window that needs no memory; the request as it came if there is none."""
+    # A continued request has only new messages, and a window error would be the same without memory.
     if exchange.request.is_continued or isinstance(error, WindowError):
         return _pass_unchanged(exchange, error, reason=reason)
     try:
@@ -603,14 +610,17 @@ def archive_reply(
             place = session.append(messages, format=format, after=after).place
     except HoldfastError as error:
         # The store logs an outage of its server, once. The next request of the client has the reply too.
-        is_logged = isinstance(error, UnavailableError) and error.can_retry
-        log.log(logging.INFO if is_logged else logging.WARNING, "a reply was not archived: %s", error)
+        level = logging.WARNING
+        if isinstance(error, UnavailableError) and error.can_retry:
+            level = logging.INFO
+        log.log(level, "a reply was not archived: %s", error)
     except Exception:  # the reply has come: the client gets it in any case
         log.exception("a reply was not archived")
     return ArchivedReply(messages=messages, place=place)
 
 
 def _has_content(message: Message) -> bool:
+    """Return whether anything of a message has arrived: a stream may break off before the first word."""
     for part in message.parts:
         if not isinstance(part, Text | Thinking) or part.text:
             return True
@@ -653,7 +663,7 @@ def complete(
             _check_usage(reply, model)
         except ModelOverflowError as error:
             smaller = exchange.shrink(Numbers(limit=error.limit, requested=error.requested))
-            if smaller is None and exchange.retries == 0:
+            if smaller is None and exchange.retries == 0:  # nothing smaller was tried: there is nothing to explain
                 raise
             if smaller is None:
                 raise _explain_overflow(error, tries=exchange.retries) from error
