@@ -39,8 +39,9 @@ def choose_size(found: Found, *, confidence: float, is_broad: bool) -> int:
     """Return the most tokens of a block with quotes, by confidence; 0 for no quotes."""
     query = found.query
     if query.order.fusion == "weighted":  # this formula tests each passage itself
-        has_passages = len(found.ranking.order) or len(found.by_words.ranking.order)
-        return query.cap if has_passages else 0
+        if len(found.ranking.order) or len(found.by_words.ranking.order):
+            return query.cap
+        return 0
     if not (find_relevant(found.signals) & found.candidates.eligible).any():
         return 0
     if is_broad:
@@ -70,7 +71,7 @@ def fit_lines(query: RecallQuery, facts: Sequence[FactHit]) -> Listed:
     for hit in facts:
         line = block.Fact(type=hit.fact.type, text=hit.fact.content, note=hit.note)
         cost = measure_text(block.fact_line(line) + "\n")
-        if spent + cost <= room * query.knowledge_share:
+        if spent + cost <= room * query.knowledge_share:  # a long fact does not keep a shorter one after it out
             kept.append(hit)
             spent += cost
     sessions = _fit_sessions(query.sessions, min(MAX_SESSION_TOKENS, room - spent))
@@ -91,13 +92,15 @@ def _fit_sessions(lines: Sequence[SessionLine], room: float) -> list[SessionLine
     """Keep the newest sessions that fit into `room` tokens, oldest first, then sentences of each in turn."""
     kept: dict[int, SessionLine] = {}
     spent = _SESSIONS_FRAME
+    # First the sessions themselves, so that as many as possible are named; then their sentences.
     for place, line in reversed(list(enumerate(lines))):
         bare = replace(line, keys=())
         if spent + _measure_session(bare) > room:  # a shorter one before it would hide that this one is missing
             break
         kept[place] = bare
         spent += _measure_session(bare)
-    for count in range(1, max((len(line.keys) for line in lines), default=0) + 1):
+    most_keys = max((len(line.keys) for line in lines), default=0)
+    for count in range(1, most_keys + 1):
         for place, line in kept.items():
             more = replace(line, keys=lines[place].keys[:count])
             cost = _measure_session(more) - _measure_session(line)

@@ -9,9 +9,9 @@ from typing import Final
 from holdfast.calls import Deadline
 
 FEW_AFTER: Final = 2
-"""Times the deadline of the settings after which only the best candidates are looked at,"""
+"""After this many times the deadline of the settings, only the best candidates are looked at."""
 MAX_OVERTIME: Final = 4
-"""and after which nothing is recalled."""
+"""After this many times the deadline of the settings, nothing is recalled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,8 @@ class Deadlines:
         """Start a recall that may take `seconds`; None for any time. `timer` returns the seconds of work."""
 
         def after(times: int) -> Deadline:
-            return Deadline.after(None if seconds is None else times * seconds, clock=timer)
+            if seconds is None:
+                return Deadline.after(None, clock=timer)
+            return Deadline.after(times * seconds, clock=timer)
 
         return cls(words_alone=after(1), few=after(FEW_AFTER), end=after(MAX_OVERTIME))

@@ -8,6 +8,7 @@ from typing import Final
 
 from holdfast.calls import Deadline, start_thread
 from holdfast.embed.base import Embedder, Floats, Space, behind_cache
+from holdfast.embed.remote import RemoteEmbedder
 from holdfast.errors import EmbeddingError
 from holdfast.index.vectors import quantise
 from holdfast.store.base import PassageText, VectorRow
@@ -20,8 +21,11 @@ def vector_rows(passages: Sequence[PassageText], embedder: Embedder) -> list[Vec
     """Embed passages, each window after the name of a speaker who has one, and make the rows of their vectors."""
     texts: list[str] = []
     for passage in passages:
-        name = f"{passage.name}: " if passage.name else ""
-        texts += [name + passage.text[start:stop] for start, stop in passage.windows]
+        name = ""
+        if passage.name:
+            name = f"{passage.name}: "
+        for start, stop in passage.windows:
+            texts.append(name + passage.text[start:stop])
     vectors = quantise(embedder.embed(texts, kind="passage"))
     rows: list[VectorRow] = []
     start = 0
@@ -51,9 +55,7 @@ def embed_query(embedder: Embedder | None, text: str, *, deadline: Deadline) -> 
     left = deadline.remaining
     if left is None:
         return _embed(embedder, text)
-    from holdfast.embed.remote import RemoteEmbedder  # noqa: PLC0415 - only if there is a deadline
-
-    if not isinstance(behind_cache(embedder), RemoteEmbedder):
+    if not isinstance(behind_cache(embedder), RemoteEmbedder):  # an embedder on this machine needs no thread
         return _embed(embedder, text)
     seconds = _PROVIDER_SHARE * left
     try:

@@ -20,7 +20,7 @@ from holdfast.store.base import Across, FactRow, Scope
 from holdfast.text import is_unsegmented, terms
 
 _MIN_TERMS: Final = 4
-"""A message with fewer terms is searched for together with the messages before it."""
+"""A message with fewer terms ("and for staging?") is searched for together with the messages before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +138,9 @@ def build_query(
         if not own and not automatic:  # the user may search for the text of an envelope itself
             own = text
         words.append(own)
+    seconds: float | None = None
+    if automatic:  # a request waits for it; who asks for a recall wants all of it
+        seconds = recall.deadline_ms / 1000
     return RecallQuery(
         texts=tuple(words),
         scope=scope,
@@ -155,7 +158,7 @@ def build_query(
         order=order_of(settings),
         newest=settings.archive.max_segments,
         days=settings.archive.eviction_days or None,
-        seconds=recall.deadline_ms / 1000 if automatic else None,
+        seconds=seconds,
         facts=facts,
         is_automatic=automatic,
     )
@@ -329,6 +332,8 @@ def weigh_terms(texts: Sequence[str]) -> dict[str, float]:
 
 
 _KIND_WEIGHT: Final = 0.25
+"""How much a word for the kind of a subject counts. With its full weight, 4 of 10 statements were found that say only
+"billing" (`python -m benchmarks broad`)."""
 
 
 def weigh_subject(subject: str) -> dict[str, float]:
@@ -337,7 +342,9 @@ def weigh_subject(subject: str) -> dict[str, float]:
     Of "the billing service" some say only "billing".
     """
     weighed = weigh_terms((subject,))
-    return {term: weight * _KIND_WEIGHT if term in _kind_terms() else weight for term, weight in weighed.items()}
+    for term in _kind_terms().intersection(weighed):
+        weighed[term] *= _KIND_WEIGHT
+    return weighed
 
 
 @cache

@@ -75,6 +75,8 @@ def quote_best(found: Found, *, room: float, known: Sequence[str], deadline: Dea
     excerpt_chars = MAX_EXCERPT_CHARS
     if room < _SMALL_ROOM:
         excerpt_chars = round(_interpolate(MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, chat))
+    # Four passes, each after the quotes of those before it. The very best passage by words has room of its own, because
+    # it may be long; the next ones share theirs.
     leads = Quoter(found.by_words, deadline, excerpt_chars=excerpt_chars, best=1)
     quotes = leads.pack(room=min(room, max(_FIRST_LEAD_TOKENS, 2 * lead_room)), known=known, limit=1)
     quotes = leads.pack(room=lead_room, known=known, after=quotes, limit=MAX_LEADS)
@@ -131,7 +133,9 @@ class Quoter:
         if is_recipe and query.order.variety is None:
             order, worth = found.ranking.for_quoting(found.candidates.sizes, recipe)
         places: list[int] = order.tolist()
-        self._best = frozenset(places[: recipe.best if best is None else best])
+        if best is None:
+            best = recipe.best
+        self._best = frozenset(places[:best])
         # A passage that has most of the question in one window is worth its tokens, whatever others score.
         scores = np.maximum(worth, found.candidates.together[order] ** 2).tolist()
         self._values: dict[int, float] = dict(zip(places, scores, strict=True))
@@ -145,8 +149,8 @@ class Quoter:
         self._order = list(self._values)
         self._ranks = {place: number for number, place in enumerate(self._order)}
         self._window_scores: dict[int, Floats] = {}
-        self._likely: Sequence[int] = ()
-        self._lead: int | None = None
+        self._likely: Sequence[int] = ()  # passages that are read together with the first one: one query of the store
+        self._lead: int | None = None  # the passage that comes first, and is quoted even if only a sentence of it fits
 
     def pack(
         self, *, room: float, known: Sequence[str] = (), after: Sequence[Quote] = (), limit: int | None = None
@@ -200,20 +204,30 @@ class Quoter:
         passage = texts.get(place)
         if passage is None:
             return None
+        # The same question, asked before, would take the room of its answer.
         if candidates.human[place] and _repeats_question(passage.text, self._found.weights):
             return None
         if self._is_by_weights:
             self._window_scores[place] = _weigh_windows(passage, self._found.quote_weights)
         session = int(candidates.sessions[place])
+        said_in = None
+        if candidates.human[place]:
+            said_in = session
+        room = MIN_EXCERPT_CHARS
+        if place in self._best:
+            room = self._excerpt_chars
+        min_room = MIN_EXCERPT_CHARS
+        if place == self._lead:
+            min_room = SHORTEST_EXCERPT_CHARS
         return Quotable(
             passage=place,
             text=passage.text,
             windows=passage.windows,
             window_scores=self._window_scores[place],
             headers=block.headers(passage.speaker, passage.time, session, self._found.query.header),
-            said_in=session if candidates.human[place] else None,
-            room=self._excerpt_chars if place in self._best else MIN_EXCERPT_CHARS,
-            min_room=SHORTEST_EXCERPT_CHARS if place == self._lead else MIN_EXCERPT_CHARS,
+            said_in=said_in,
+            room=room,
+            min_room=min_room,
         )
 
 
@@ -248,6 +262,7 @@ def _score_windows(candidates: Candidates, places: Sequence[int]) -> dict[int, F
     stops = np.cumsum(counts)
 
     def relate(values: Floats) -> Floats:
+        """Divide the values of each passage by the largest of them."""
         largest: Floats = np.maximum.reduceat(values, stops - counts)
         largest[largest <= 0] = 1
         related: Floats = values / largest.repeat(counts)

@@ -37,7 +37,7 @@ from holdfast.search.corrections import find_instructions
 from holdfast.search.pack import Quote
 from holdfast.search.relevance import SHY, find_relevant, measure_confidence, measure_matches
 from holdfast.signals import without_questions
-from holdfast.store.base import FactRow, Store
+from holdfast.store.base import Across, FactRow, Store
 from holdfast.text import plural
 from holdfast.tokens import count_text
 
@@ -118,8 +118,12 @@ class Recall:
         found = [plural(count, what) for what, count in counts.items() if count]
         if not found:
             return "the question asks for past sessions"
-        verb = "matches" if sum(counts.values()) == 1 else "match"
-        question = "the question" if self.texts <= 1 else "the question and what was said before it"
+        verb = "match"
+        if sum(counts.values()) == 1:
+            verb = "matches"
+        question = "the question"
+        if self.texts > 1:
+            question = "the question and what was said before it"
         return f"{' and '.join(found)} {verb} {question}"
 
     @property
@@ -157,6 +161,7 @@ def recall(
         return Recall(reason="the message asks nothing")
     query = add_sessions(store, query)
     subject = ""
+    # The other two formulas are those of the seeds, and stay as they are: nothing is added to them.
     if query.order.fusion == "recipe" and not query.sessions and not query.is_listing:
         subject = find_subject(query.texts[-1])
     if subject:
@@ -206,7 +211,9 @@ def _recall_with_context(
     store: Store, query: RecallQuery, *, marks: Marks, embedder: Embedder | None, deadlines: Deadlines
 ) -> Recall:
     """Recall for the newest message; if it says too little ("and for staging?"), with those before it."""
-    across = query.across or True  # facts are those of the agent in any case
+    across: Across = True  # facts are those of the agent in any case
+    if query.across:  # an operator may read across projects and agents too
+        across = query.across
     hidden = read_exclusions(store, query.scope, across=across)
     rows = facts.load(store, query.scope, across=across)
     query = replace(
@@ -231,6 +238,7 @@ def _recall_with_context(
         return alone
     if deadlines.words_alone.is_over:  # there is no time for a second search
         return alone
+    # The user may have changed the subject. Then what was said before matches less than the message alone.
     together = _recall(request, query)
     if together.confidence > alone.confidence:
         return together
@@ -238,28 +246,43 @@ def _recall_with_context(
 
 
 def _recall(request: _Request, query: RecallQuery) -> Recall:
+    """Make the block for the texts of a query, from the question to the text."""
     deadlines = request.deadlines
+    asks_for_sessions = bool(query.sessions or query.no_sessions)
+
+    # Facts. Without them, and with every passage in the window, there is nothing to search for.
     chosen = choose_facts(request.facts, query, settled=request.hidden.pairs)
     fact_hits = chosen.hits
-    if not request.has_passages and not fact_hits and not query.sessions and not query.no_sessions:
+    if not request.has_passages and not fact_hits and not asks_for_sessions:
         if chosen.are_others_shown:
             return Recall(reason=IN_WINDOW)
-        return Recall(reason=ALL_IN_WINDOW if query.across else ALL_HERE_IN_WINDOW)
+        if query.across:
+            return Recall(reason=ALL_IN_WINDOW)
+        return Recall(reason=ALL_HERE_IN_WINDOW)
+
+    # Passages, and how large a block they are worth.
     found = find_passages(request.store, add_quotes(query, fact_hits), request.embedder, deadlines)
     confidence = measure_confidence(found.signals)
-    spread = spread_over_sessions(found) if query.is_broad else None
+    spread: Found | None = None
+    if query.is_broad:
+        spread = spread_over_sessions(found)
     size = 0
     if not query.is_listing:
         size = choose_size(found, confidence=confidence, is_broad=spread is not None)
     nothing = Recall(confidence=confidence, warnings=found.warnings, texts=len(query.texts), size=size, cap=query.cap)
-    # What the system prompt says about it may have been corrected in other words than those of the question.
+    # What the system prompt or a message in the window says about it may have been corrected, in other words than those
+    # of the question. So a search for corrections follows even if no passage matches.
     instructed = find_instructions(query.shown.instructions, found.quote_weights, asked=found.weights)
     may_be_corrected = bool(instructed) or _is_in_window(found)
-    if not size and not fact_hits and not may_be_corrected and not query.sessions and not query.no_sessions:
+    if not size and not fact_hits and not may_be_corrected and not asks_for_sessions:
         return replace(nothing, reason=_explain_nothing(found, chosen, hidden=request.hidden.messages))
 
+    # Quotes, in the room that facts and sessions leave.
     listed = fit_lines(query, fact_hits)
-    room = min(size - frame_tokens() if size else _CORRECTION_TOKENS, listed.room)
+    quote_room: float = _CORRECTION_TOKENS
+    if size:
+        quote_room = size - frame_tokens()
+    room = min(quote_room, listed.room)
     known = _list_known(listed, query)
     quotes: list[Quote] = []
     newest = Newest(found=found)
@@ -280,6 +303,7 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
         quotes = newest.insert(quotes, room=room, known=known, deadline=deadlines.end)
     deadlines.end.check()
     if not size and not listed.facts and not quotes and not listed.sessions and not query.no_sessions:
+        # The search for corrections found none, or the cap is too small for facts and sessions.
         return replace(nothing, reason=_explain_nothing(found, chosen, hidden=request.hidden.messages))
     return _compose(listed, quotes, found, newest, query=query, marks=request.marks, nothing=nothing)
 
@@ -300,7 +324,9 @@ def _explain_nothing(found: Found, chosen: ChosenFacts, *, hidden: Collection[in
         return _TOO_WEAK
     if _is_best_in_window(found, is_relevant, hidden=hidden):
         return IN_WINDOW
-    return _NOTHING if found.query.across else _NOTHING_HERE
+    if found.query.across:
+        return _NOTHING
+    return _NOTHING_HERE
 
 
 def _is_best_in_window(found: Found, is_relevant: Bools, *, hidden: Collection[int]) -> bool:
@@ -332,7 +358,9 @@ def _list_known(listed: Listed, query: RecallQuery) -> list[str]:
     """List the texts that are not quoted again: those of the facts in the block, and of earlier blocks."""
     known: list[str] = []
     for hit in listed.facts:
-        known += filter(None, (hit.fact.content, hit.fact.quote))
+        for text in (hit.fact.content, hit.fact.quote):
+            if text:
+                known.append(text)
     return [*known, *query.shown.blocks]
 
 
@@ -356,16 +384,19 @@ def _compose(
         past = [past_session(line) for line in sessions]
         note = _note_sessions(query, shown=len(sessions))
         text = block.render(lines, details.values(), marks, style=query.header, sessions=past, sessions_note=note)
+        # The parts were measured one by one, and tokens of a text are not exactly the sum of those of its parts.
         tokens = count_text(text)
         if tokens <= query.cap or not (chosen or sessions):
             break
         if chosen:
             chosen.pop()
         else:
-            sessions.pop(0)
+            sessions.pop(0)  # the oldest
     if tokens > query.cap or not text:
-        is_shown = query.shown.blocks and not quotes
-        return replace(nothing, reason=SHOWN if is_shown else f"nothing fits into {query.cap} tokens")
+        if query.shown.blocks and not quotes:
+            return replace(nothing, reason=SHOWN)
+        return replace(nothing, reason=f"nothing fits into {query.cap} tokens")
+    # As in the block: oldest first, and within a minute by session, so that no session is torn apart.
     ordered = sorted(details, key=lambda place: (details[place].time // 60_000, details[place].session, place))
     passages = {place: found.texts[place] for place in ordered}
     hits: list[Hit] = []

@@ -31,13 +31,17 @@ def choose_facts(rows: Sequence[FactRow], query: RecallQuery, *, settled: confli
     given = {fact.id: FactHit(fact=fact, score=1.0) for fact in query.facts}
     rows = [row for row in rows if row.id not in given]
     question = " ".join(query.texts)
+    newest = ""
+    if query.texts:
+        newest = query.texts[-1]
     holding = facts.current(rows)
-    past = find_past(query.texts[-1] if query.texts else "", now=query.now)
-    if past is not None:
+    past = find_past(newest, now=query.now)
+    if past is not None:  # "what was it in May?": facts that held then, whatever holds now
         held = find_held(rows, question, past=past, limit=query.max_facts)
         noted = _note_rivals(held, holding, settled=settled)
         return ChosenFacts(hits=[*given.values(), *noted][: query.max_facts])
     matches = facts.find(holding, question, limit=query.max_facts)
+    # The words of the question may be only in a fact that was replaced: then its successor is the answer.
     matches = facts.add_successors(matches, rows, question, limit=query.max_facts)
     matches = [*given.values(), *matches]
     related = _find_related(matches, holding, query)
@@ -84,6 +88,7 @@ def _add_rivals(
     ordered: dict[str, FactHit] = {}
     for hit in chosen.values():
         for row in sorted([hit.fact, *index.find_rivals(hit.fact)], key=lambda row: -row.time):
+            # A fact that matches by itself keeps its score and its place; a rival gets those of the fact next to it.
             ordered.setdefault(row.id, chosen.get(row.id, FactHit(fact=row, score=hit.score)))
     return _note_rivals(list(ordered.values())[:limit], list(known.values()), settled=settled)
 
@@ -99,5 +104,6 @@ def _note_rivals(hits: Sequence[FactHit], holding: Sequence[FactRow], *, settled
             rivals = index.find_rivals(hit.fact)
             possible = index.find_possible_rivals(hit.fact, shown)
             note = conflicts.note_conflict(hit.fact, rivals, possible_rivals=possible)
-        noted.append(replace(hit, note="; ".join(filter(None, (hit.note, note)))))
+        notes = [each for each in (hit.note, note) if each]
+        noted.append(replace(hit, note="; ".join(notes)))
     return noted
