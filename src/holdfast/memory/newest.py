@@ -36,11 +36,11 @@ _MIN_SHOWN_SEED: Final = 0.3
 _MAX_SHOWN_SEEDS: Final = 2
 """How many such passages are looked at: the best one is often the question itself."""
 _MAX_SEEDS: Final = 14
-"""The number of passages that are compared with later ones,"""
+"""The number of passages that are compared with later ones."""
 _MAX_STATEMENTS: Final = 2
-"""the sentences of each of them,"""
+"""The number of sentences of each of them that are compared."""
 _MAX_SEARCHED: Final = 8
-"""and the number of passages, the best ones, whose words are searched for."""
+"""The number of passages, the best ones, whose words are searched for."""
 _MAX_SEED_TERMS: Final = 36
 """With this many terms to search for, no terms of further statements are added."""
 _SEED_DECAY: Final = 0.8
@@ -102,6 +102,7 @@ class Newest:
             for place in self.passages.get(quote.passage, ()):
                 if place in left:
                     chosen.append(left.pop(place))
+            # A quote may itself take the place of another one: then its excerpt is the one chosen for that.
             if quote.passage not in {one.passage for one in chosen}:
                 chosen.append(left.pop(quote.passage, quote))
         spent = sum(quote.tokens for quote in chosen)
@@ -120,8 +121,11 @@ class Newest:
 
 
 def _measure_superseded(text: str) -> block.Superseded:
+    """Tell whether a later statement about a text is about all of it: it may replace only one of several sentences."""
     stated = [statement for statement in split_statements(text) if not statement.is_request]
-    return "wholly" if len(stated) == 1 else "partly"
+    if len(stated) == 1:
+        return "wholly"
+    return "partly"
 
 
 def find_newest(
@@ -146,7 +150,10 @@ def find_newest(
         can_search: Whether there is time for a second search; if not, the passages that were read are compared.
     """
     candidates = found.candidates
+    # Statements of people alone are compared: another number in the output of a tool corrects nothing.
     is_open = candidates.human & ~np.isin(candidates.messages, list(hidden))
+
+    # The statements that may be outdated, and the texts that may say so.
     texts = _choose_seeds(found, quotes, is_open=is_open)
     statements = _choose_statements(texts, found.weights)
     oldest = min((int(candidates.times[place]) for place in statements), default=0)
@@ -161,11 +168,12 @@ def find_newest(
     rarity = Rarity.of({**candidates.rarity, **again.rarity})
     later = _LaterTexts.read(found, [*texts, *again.places, *best], is_open=is_open, rarity=rarity)
 
+    # For each of them what takes its place: later passages, facts of the block, and successors of facts.
     passages: dict[int, list[int]] = {}
     replaced: list[Statement] = []
     for place, some in statements.items():
         moment = (int(candidates.times[place]), place)
-        every: dict[int, None] = {}
+        every: dict[int, None] = {}  # each place once, in order
         for statement in some:
             places = later.find(statement, after=moment, speaker=found.texts[place].speaker)
             if places:
@@ -173,7 +181,10 @@ def find_newest(
                 replaced.append(statement)
         passages[place] = list(every)
     passages = _leave_out_series(passages)
-    by_facts = {place for place, some in statements.items() if later.are_replaced(some, place, facts=facts)}
+    by_facts: set[int] = set()
+    for place, some in statements.items():
+        if later.are_replaced(some, place, facts=facts):
+            by_facts.add(place)
     for place, successor in _find_past_facts(found, texts, past):
         by_facts.add(place)
         passages[place] = [*passages.get(place, ()), *successor]
@@ -185,8 +196,10 @@ def find_newest(
             of_facts[hit.fact.id] = later.find(statement, after=moment)
             if of_facts[hit.fact.id]:
                 replaced.append(statement)
+    # The instructions have no time: whatever a person says counts as later.
     of_instructions = [later.find(statement, after=(-1, -1)) for statement in instructed]
 
+    # Rank what takes the place of something, so that it is quoted first.
     first_places = dict.fromkeys(chain(*of_instructions, *passages.values(), *of_facts.values()))
     order = [place for place in first_places if candidates.eligible[place]][:_MAX_FIRST]
     scores = found.ranking.scores.copy()
@@ -206,7 +219,8 @@ def _choose_seeds(found: Found, quotes: Sequence[Quote], *, is_open: Bools) -> d
     candidates = found.candidates
     match = _measure_match(candidates) * is_open
     enough = _MIN_SHOWN_SEED * float(match.max(initial=0))
-    shown = [place for place in top(match * ~candidates.eligible, _MAX_SHOWN_SEEDS).tolist() if match[place] >= enough]
+    in_window = match * ~candidates.eligible
+    shown = [place for place in top(in_window, _MAX_SHOWN_SEEDS).tolist() if match[place] >= enough]
     found.read(shown)
     seeds = {place: found.texts[place].text for place in shown if place in found.texts}
     for quote in quotes:
@@ -295,9 +309,8 @@ def _find_answer_terms(statements: Iterable[Statement], *, asked: Collection[str
     for statement in statements:
         if len(found) >= _MAX_SEED_TERMS:
             break
-        new = [
-            term for term in sorted(statement.terms) if term not in asked
-        ]  # a set has another order in every process
+        # Sorted, because a set has another order in every process, and the order decides between equal scores.
+        new = [term for term in sorted(statement.terms) if term not in asked]
         for term in new:
             found[term] = max(found.get(term, 0.0), weight / math.sqrt(len(new)))
         weight *= _SEED_DECAY
@@ -335,6 +348,7 @@ class _LaterTexts:
         places: list[int] = []
         least = earlier.least
         for place, weight in weights.items():
+            # The cheap tests first. Of messages with the same time, the order in the archive decides.
             if weight < least or (int(times[place]), place) <= after:
                 continue
             if speaker is not None and self.found.texts[place].speaker != speaker:

@@ -33,12 +33,12 @@ MAX_NAME_TERMS: Final = 3
 MAX_CHARS: Final = 300
 """A longer text is not one statement."""
 _UNIT_CHARS: Final = 3
-_NUMBERS: Final = {
-    word: number
-    for number, word in enumerate(
-        ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"), start=1
-    )
-} | {character: number for number, character in enumerate("一二三四五六七八九十", start=1)}
+"""Characters of a unit that are compared: enough to tell units apart, and the same in singular and plural."""
+_NUMBER_WORDS: Final = (
+    ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"],
+    ["一", "二", "三", "四", "五", "六", "七", "八", "九", "十"],
+)
+_NUMBERS: Final = {word: number for words in _NUMBER_WORDS for number, word in enumerate(words, start=1)}
 _PROPER: Final = re.compile(r"(?<=\s)[A-Z][\w'’-]+")
 _FLAGS: Final = re.IGNORECASE | re.VERBOSE
 
@@ -106,7 +106,11 @@ def read_claim(text: str) -> Claim | None:
         answer = frozenset(_find_topic(parts["answer"]))
         is_role = compile_once(words["role"], _FLAGS).match(f"{verb} {parts['answer']}") is not None
         begin = compile_once(words["preposition"], _FLAGS).search(parts["answer"])
-        preposition = "" if begin is None else " ".join(begin[0].casefold().split())
+        if begin is not None:
+            preposition = " ".join(begin[0].casefold().split())
+    proper: set[str] = set()
+    for word in _PROPER.findall(plain):
+        proper.update(terms(word))
     return Claim(
         topic=topic,
         values=values,
@@ -116,7 +120,7 @@ def read_claim(text: str) -> Claim | None:
         preposition=preposition,
         names=names | labels,
         is_role=is_role,
-        proper=frozenset(term for word in _PROPER.findall(plain) for term in terms(word)),
+        proper=frozenset(proper),
         is_change=is_correction(plain),
         is_weak_change=has_weak_word(plain),
         is_ending=compile_once(words["ending"], _FLAGS).search(plain) is not None,
@@ -132,10 +136,9 @@ def contradict(earlier: Claim, later: Claim) -> bool:
         return False
     if later.is_change and not earlier.is_change and _changes(earlier, later):
         return True
-    kinds = _find_kinds(earlier, later)
-    if kinds:
+    if _find_kinds(earlier, later):
         return _are_about_same(earlier, later)
-    if earlier.values or later.values:
+    if earlier.values or later.values:  # the values are of other kinds, or the same: they say different things
         return False
     return _have_other_names(earlier, later) or _have_same_role(earlier, later)
 
@@ -167,7 +170,11 @@ def replaces(later: Claim, earlier: Claim) -> bool:
 
 def _ends(left: Claim, right: Claim) -> bool:
     """Tell whether one of two statements says that what the other one says is over."""
-    ending, other = (left, right) if left.is_ending else (right, left)
+    ending = left
+    other = right
+    if right.is_ending:
+        ending = right
+        other = left
     return not ending.values and not _find_others(ending.topic, other.topic)
 
 
@@ -250,7 +257,13 @@ def _have_same_role(left: Claim, right: Claim) -> bool:
 
 def _count_words(found: Iterable[str]) -> float:
     """Count words; two characters of a script without spaces are about one."""
-    return sum(0.5 if is_unsegmented(term[0]) else 1.0 for term in found)
+    count = 0.0
+    for term in found:
+        if is_unsegmented(term[0]):
+            count += 0.5
+        else:
+            count += 1.0
+    return count
 
 
 def _find_others(some: Collection[str], others: Collection[str]) -> set[str]:
@@ -275,8 +288,10 @@ def _find_same(some: tuple[str, ...]) -> frozenset[str]:
 
 def _match_statement(plain: str) -> re.Match[str] | None:
     forms = load("contradictions")["statements"]
-    name = "unsegmented" if any(map(is_unsegmented, plain)) else "spaced"
-    return compile_once(forms[name], _FLAGS).fullmatch(plain)
+    pattern = forms["spaced"]
+    if any(map(is_unsegmented, plain)):
+        pattern = forms["unsegmented"]
+    return compile_once(pattern, _FLAGS).fullmatch(plain)
 
 
 def _find_topic(text: str) -> tuple[str, ...]:
@@ -308,15 +323,14 @@ def _read_value(name: str, match: re.Match[str]) -> tuple[str, str, str]:
     """Return the kind of a value, the value, and what of the match is no part of it."""
     if name != "amount":
         return name, "".join(match[0].casefold().split()), ""
-    word = match["number"].casefold().replace(",", "")
-    number = float(_NUMBERS[word]) if word in _NUMBERS else _to_number(word)
+    number = _to_number(match["number"].casefold().replace(",", ""))
     unit = (match["unit"] or "").casefold()
     if match["sign"]:
         return "money", f"{number}", unit
     for kind, worth in _units().items():
-        one = unit if unit in worth else unit.removesuffix("s")
-        if one in worth:
-            return kind, f"{number * worth[one]:g}", ""
+        for one in (unit, unit.removesuffix("s")):
+            if one in worth:
+                return kind, f"{number * worth[one]:g}", ""
     if not unit or terms(unit) == []:  # "8443 and", "8443 in": not a unit
         return "number", f"{number:g}", unit
     if is_unsegmented(unit[0]):
@@ -325,11 +339,14 @@ def _read_value(name: str, match: re.Match[str]) -> tuple[str, str, str]:
 
 
 def _to_number(word: str) -> float:
+    """Return what a number is worth: digits, or a word."""
+    if word in _NUMBERS:
+        return float(_NUMBERS[word])
     try:
         return float(word)
-    except (
-        ValueError
-    ):  # a number of several Chinese characters, or with several points: what it is worth does not matter
+    except ValueError:
+        # A number of several Chinese characters, or with several points. What it is worth does not matter, only that
+        # different ones differ, and the same one is the same in every process.
         return float(sum(ord(character) * 31**place for place, character in enumerate(word)))
 
 
@@ -356,7 +373,10 @@ def _find_contrasts(topic: Iterable[str]) -> dict[int, frozenset[str]]:
 def _contrasts() -> tuple[frozenset[str], ...]:
     groups: list[frozenset[str]] = []
     for words in load("contradictions")["contrasts"]:
-        groups.append(frozenset(term for word in words.split() for term in _list_terms(word)))
+        group: set[str] = set()
+        for word in words.split():
+            group.update(_list_terms(word))
+        groups.append(frozenset(group))
     return tuple(groups)
 
 

@@ -23,21 +23,24 @@ from holdfast.patterns import compile_once, load
 from holdfast.search.passages import SENTENCE_END
 from holdfast.text import is_unsegmented, terms
 
+# How much of an earlier statement a later one must repeat to take its place. The plainer it says that something
+# changed, the less is enough.
 MIN_STRONG_SHARE: Final = 0.2
-"""The share of an earlier statement that one with a strong word of correction must have in common with it,"""
+"""The share of the earlier statement that a later one repeats if it has a strong word of correction."""
 MIN_PERSONAL_SHARE: Final = 0.35
-"""that it must have with one about the speaker, of which it must also consist to this share,"""
+"""The same if the earlier one is about the speaker. The later one must also consist of it to this share."""
 MIN_MEDIUM_SHARE: Final = 0.45
-"""that one with a word such as "now" must have,"""
+"""The same if the later one has a word such as "now"."""
 MIN_NUMBER_SHARE: Final = 0.3
-"""that one with another number of the same unit must have,"""
+"""The same if the later one has another number of the same unit."""
 MIN_LOOSE_SHARE: Final = 0.75
-"""that one with another number without a unit or another day of the week must have,"""
+"""The same if the later one has another number without a unit, or another day of the week."""
 MIN_BOTH_SHARE: Final = 0.12
-"""that one with a number and a word of correction must have, or with a strong word in a script without spaces: many of
-its terms are pairs of characters of two words,"""
+"""The same if the later one has a number and a word of correction, or a strong word in a script without spaces: many
+terms of such a script are pairs of characters of two words. With less in common, no statement takes the place of
+another."""
 MIN_PLAIN_SHARE: Final = 0.7
-"""and that any other must have."""
+"""The same for any other later statement."""
 MIN_ANSWER_SHARE: Final = 0.5
 """With a strong word, this share of what an earlier statement says beyond the question is enough."""
 MIN_SHARED: Final = 0.6
@@ -55,17 +58,18 @@ _UNSEGMENTED_LETTERS: Final = 2
 MAX_SENTENCES: Final = 12
 """The number of sentences of a passage that are read."""
 MAX_INSTRUCTIONS: Final = 2_000
-"""The number of sentences of a system prompt that are read,"""
+"""The number of sentences of a system prompt that are read."""
 MIN_INSTRUCTION_SHARE: Final = 0.2
-"""the share of a query that one must have to be about it,"""
+"""The share of a query that one of these sentences must have to be about it."""
 MAX_INSTRUCTED: Final = 2
-"""and the number of those for which a later statement is looked for."""
+"""The number of such sentences for which a later statement is looked for."""
 _MIN_NAME_DIGITS: Final = 4
 """A number of this many digits may be a name, such as that of a port or a ticket."""
 _LOG: Final = re.compile(r"\d{4}-\d\d-\d\dT\d|\b\d\d:\d\d:\d\d\b")
 """The time of a line of a log, to the second."""
 _UNIT_CHARS: Final = 3
 """Enough to tell units apart, and the same in singular and plural."""
+# A text without a hint cannot match the long pattern that it stands for. Most texts have none, and this is faster.
 _NEGATION_HINT: Final = re.compile("n[io]|kein|for|dro|scra|left|quit|retired|gone|[不别]", re.IGNORECASE)
 _VALUE_HINT: Final = re.compile(r"\d|day|tag|mittwoch", re.IGNORECASE)
 _LOOSE: Final = frozenset(("bare", "weekday"))
@@ -92,7 +96,9 @@ class Statement:
     def topic(self) -> frozenset[str]:
         """Its terms without numbers and days, which are what changes."""
         bare = self._values[1]
-        return self.terms if bare == self.text else Statement.read(bare).terms
+        if bare == self.text:
+            return self.terms
+        return Statement.read(bare).terms
 
     @cached_property
     def clause(self) -> frozenset[str]:
@@ -101,7 +107,9 @@ class Statement:
         if match is None:
             return self.topic
         first = Statement.read(self._values[1][: match.start()]).terms
-        return first if len(first) >= _MIN_CLAUSE_TERMS else self.topic
+        if len(first) < _MIN_CLAUSE_TERMS:
+            return self.topic
+        return first
 
     @cached_property
     def is_request(self) -> bool:
@@ -159,7 +167,8 @@ def split_statements(text: str, *, limit: int = MAX_SENTENCES) -> list[Statement
     """Split a text into sentences; questions, very long ones and lines of logs, tables and code are left out."""
     sentences: list[Statement] = []
     start = 0
-    for stop in chain((match.end() for match in SENTENCE_END.finditer(text)), (len(text),)):
+    ends = (match.end() for match in SENTENCE_END.finditer(text))
+    for stop in chain(ends, (len(text),)):
         sentence = text[start:stop].strip()
         start = stop
         if is_statement(sentence):
@@ -235,7 +244,9 @@ class Rarity:
     def share(self, some: Iterable[str], *, of: Iterable[str]) -> float:
         """Return the share that some of the terms have in the weight of all, 0 to 1."""
         whole = self.weigh(of)
-        return self.weigh(some) / whole if whole else 0.0
+        if not whole:
+            return 0.0
+        return self.weigh(some) / whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,9 +281,9 @@ class Earlier:
     asked: Container[str]
     rarity: Rarity
     weights: Mapping[str, float]
-    """How rare the terms of its topic are,"""
+    """How rare each term of its topic is."""
     topic_weight: float
-    """and that of all of them."""
+    """The sum of these weights."""
 
     @classmethod
     def read(cls, statement: Statement, rarity: Rarity, *, asked: Container[str]) -> Earlier:
@@ -313,7 +324,9 @@ class Earlier:
                 return False
             if self._is_superseded_by(one, before=before) and self._is_new(one):
                 return True
-            before = one if len(one.text) <= MAX_BEFORE_CHARS else None
+            before = None
+            if len(one.text) <= MAX_BEFORE_CHARS:
+                before = one
         return False
 
     def _is_new(self, later: Statement) -> bool:
@@ -323,8 +336,13 @@ class Earlier:
         return bool(_find_other_numbers(later, self.statement))
 
     def _is_superseded_by(self, later: Statement, *, before: Statement | None) -> bool:
+        """Tell whether a statement takes its place: by what both have in common, and how plainly it says so."""
         earlier = self.statement
-        near = earlier.topic & (later.terms if before is None else later.terms | before.terms)
+        # Most pairs have too little in common. These tests are the first ones because they are cheap.
+        words = later.terms
+        if before is not None:
+            words = later.terms | before.terms
+        near = earlier.topic & words
         if sum([self.weights[term] for term in near]) < self.least:
             return False
         near_share = self.measure(near)
@@ -334,25 +352,37 @@ class Earlier:
         if earlier.is_personal:  # "I live in Porto", "I live in Lisbon now"
             near_share = min(near_share, len(shared) / len(later.topic or near))
         units = _find_other_numbers(later, earlier)
+
+        # It says that something changed: "no longer", or "not ops@" about an earlier "ops@".
         if later.is_correction or not later.negated.isdisjoint(earlier.terms):
-            enough = MIN_BOTH_SHARE if units or is_unsegmented(earlier.text[0]) else MIN_STRONG_SHARE
-            if near_share >= (MIN_PERSONAL_SHARE if earlier.is_personal else enough):
+            if earlier.is_personal:
+                enough = MIN_PERSONAL_SHARE
+            elif units or is_unsegmented(earlier.text[0]):
+                enough = MIN_BOTH_SHARE
+            else:
+                enough = MIN_STRONG_SHARE
+            if near_share >= enough:
                 return True
             # "Unleash is no longer used" has all of what "flags live in Unleash" answers.
-            if (
-                self.answer
-                and not earlier.is_personal
-                and self.rarity.share(near & self.answer, of=self.answer) >= MIN_ANSWER_SHARE
-            ):
-                return True
+            if self.answer and not earlier.is_personal:
+                answered = self.rarity.share(near & self.answer, of=self.answer)
+                if answered >= MIN_ANSWER_SHARE:
+                    return True
+
+        # It has another number.
         share = min(near_share, self.measure(shared))
         if units:
             is_loose = _LOOSE.issuperset(units)
             if share < MIN_BOTH_SHARE:
                 return False
-            if share >= (MIN_LOOSE_SHARE if is_loose else MIN_NUMBER_SHARE):
+            enough = MIN_NUMBER_SHARE
+            if is_loose:
+                enough = MIN_LOOSE_SHARE
+            if share >= enough:
                 return True
             return later.is_medium or (not is_loose and _has_word("weak", later.text))
+
+        # Or nearly all of it is the same.
         if _repeats_number(later, earlier):  # "48 MB, as agreed" changes nothing
             return False
         if share >= MIN_MEDIUM_SHARE and later.is_medium:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 from typing import Final
 
 Range = tuple[int, int]
@@ -65,7 +64,9 @@ _CJK_UNITS: Final = {
     "개": "month",
     "년": "year",
 }
+# By unit: the days that it has, and how many days before and after still count.
 _UNIT_DAYS: Final = {"day": (1.0, 1.5), "week": (7.0, 3.5), "month": (30.4, 12.5), "year": (365.0, 120.5)}
+# Each with the days before now that it may mean.
 _RECENT: Final = (
     (re.compile(r"\byesterday\b|昨天|昨日|어제", re.IGNORECASE), 2.0),
     (re.compile(r"\b(?:last|past|this|previous) (?:mon|tues|wednes|thurs|fri|satur|sun)day\b", re.IGNORECASE), 8.0),
@@ -82,8 +83,15 @@ _RECENT: Final = (
 
 def find_dates(text: str, *, now: int | None, years: range) -> list[Range]:
     """Return the ranges that a query names, or counts back from `now`; a month without a year is in any of `years`."""
-    found = list(_find_absolute(text, years))
-    if now is None or (text.isascii() and not any(map(text.lower().__contains__, _UNIT_DAYS))):
+    found: list[Range] = []
+    for date in find_calendar_dates(text):
+        found += _days(date, years)
+    if now is None:
+        return found
+    # Every relative English date has the name of a unit ("yesterday", "last Monday", "two weeks ago"). Most questions
+    # have none, and need not be searched with all the patterns.
+    lowered = text.lower()
+    if text.isascii() and not any(unit in lowered for unit in _UNIT_DAYS):
         return found
     with suppress(OverflowError, OSError, ValueError):
         today = datetime.fromtimestamp(now / 1000, UTC)
@@ -135,42 +143,46 @@ def read_number(word: str) -> int:
     if word.lower() in _COUNTS:
         return _COUNTS[word.lower()]
     tens, ten, ones = word.rpartition("十")
-    return (_CJK_DIGITS.get(tens, 1) * 10 if ten else 0) + _CJK_DIGITS.get(ones, 0)
+    number = _CJK_DIGITS.get(ones, 0)
+    if ten:  # 十 alone is ten, 二十 twenty
+        number += 10 * _CJK_DIGITS.get(tens, 1)
+    return number
 
 
 def find_calendar_dates(text: str) -> Iterator[CalendarDate]:
     """Find the days and months that a text names: "in May", "on 3 June 2023", "3月5日"."""
     for match in _MONTH.finditer(text):
         name, day, after, year = match.group("month", "day", "after", "year")
-        is_certain = name.lower() not in _AMBIGUOUS_MONTHS or any((day, after, year))
-        if is_certain or (
-            name[0].isupper() and _TIME_WORD.search(text, max(0, match.start() - _MAX_TIME_WORD), match.start())
-        ):
+        is_month = name.lower() not in _AMBIGUOUS_MONTHS or any((day, after, year))
+        if not is_month and name[0].isupper():
+            start = match.start()
+            is_month = _TIME_WORD.search(text, max(0, start - _MAX_TIME_WORD), start) is not None
+        if is_month:
             month = _MONTHS.index(name.lower()[:3]) + 1
             number = int(day or after or 0)
             yield CalendarDate(year=int(year or 0), month=month, day=number, place=match.span())
-    for match in chain(_ISO.finditer(text), () if text.isascii() else _CJK.finditer(text)):
+    matches = list(_ISO.finditer(text))
+    if not text.isascii():
+        matches += _CJK.finditer(text)
+    for match in matches:
         month = read_number(match["month"])
         day = read_number(match["day"] or "")
         yield CalendarDate(year=int(match["year"] or 0), month=month, day=day, place=match.span())
 
 
-def _find_absolute(text: str, years: range) -> Iterator[Range]:
-    for date in find_calendar_dates(text):
-        yield from _days(date, years)
-
-
 def _days(date: CalendarDate, years: range) -> Iterator[Range]:
     month = date.month
-    for number in [date.year] if date.year else years:
+    if date.year:
+        years = range(date.year, date.year + 1)
+    for year in years:
         try:
             if 1 <= date.day <= 31:  # noqa: PLR2004 - days of a month
-                middle = datetime(number, month, date.day, tzinfo=UTC)
+                middle = datetime(year, month, date.day, tzinfo=UTC)
                 yield _range(middle - timedelta(3), middle + timedelta(4))
             else:
-                first = datetime(number, month, 1, tzinfo=UTC)
-                yield _range(first, datetime(number + month // 12, month % 12 + 1, 1, tzinfo=UTC))
-        except ValueError:
+                first = datetime(year, month, 1, tzinfo=UTC)
+                yield _range(first, datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC))
+        except ValueError:  # 30 February, month 13
             continue
 
 

@@ -18,15 +18,17 @@ from holdfast.search.dates import Range
 
 Fusion: TypeAlias = Literal["recipe", "weighted", "rrf"]
 
+# Estimates of the size of a quote and its header: passages are ordered for quoting before their texts are read.
 MAX_QUOTE_CHARS: Final = 340
 HEADER_CHARS: Final = 31
 TYPICAL_QUOTE_CHARS: Final = 245
-"""Estimates of the size of a quote and its header, before the text is read."""
+"""The size of a usual quote with its header. Shorter ones are preferred, longer ones rank lower."""
 _MEASURED_QUOTES: Final = 20
 """The number of best passages that tell how long the quotes of a block are."""
 
 _DAY_MS: Final = 86_400_000
 _RRF_CONSTANT: Final = 60
+"""The constant of reciprocal rank fusion, as it was published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,7 @@ class Recipe:
         first = relative(first)
         chat = np.float32(measure_chat(found))
         first = np.where(found.human, first * (1 + np.float32(self.human - 1) * chat), first)
+        # In a conversation the answer is often next to the message that has the words of the question.
         gained = np.zeros(len(found), np.float32)
         beside = np.append(first, np.float32(0))  # -1 means none, and is the place after the last
         for links in (found.previous, found.following):
@@ -114,8 +117,12 @@ class Weighted:
     def score(self, signals: Signals, stages: dict[str, Floats]) -> Floats:
         """Score with fixed weights; 0 below the minimum, relative to the weights of the signals that a passage has."""
         found = signals.candidates
-        vector = self.vector if found.cosine is not None else 0.0
-        now = signals.now if signals.now is not None else int(found.times.max(initial=0))
+        vector = self.vector
+        if found.cosine is None:
+            vector = 0.0
+        now = signals.now
+        if now is None:
+            now = int(found.times.max(initial=0))
         days = np.where(found.times > 0, np.maximum(0, float(now) - found.times) / _DAY_MS, 0)
         stages["decay"] = (np.float64(self.decay) ** days).astype(np.float32)
         scores = (vector * stages["cosine"] + self.keyword * stages["keyword"]) * stages["decay"]
@@ -219,7 +226,9 @@ def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranki
     if order.fusion == "recipe":
         words = relative(words + np.float32(order.recipe.together) * found.together * found.eligible)
     zeros = np.zeros(len(found), np.float32)
-    cosine = zeros if found.cosine is None else found.cosine * found.eligible
+    cosine = zeros
+    if found.cosine is not None:
+        cosine = found.cosine * found.eligible
     stages = {
         "keyword": words,
         "vector": relative(cosine),
@@ -235,7 +244,8 @@ def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranki
             scores = order.weighted.score(signals, stages)
         case "rrf":
             scores = np.zeros_like(words)  # the sum of 1 / (60 + rank) over the lists that a passage is in
-            for ranked in (top(stages[name], len(found)) for name in ("keyword", "vector")):
+            for name in ("keyword", "vector"):
+                ranked = top(stages[name], len(found))
                 scores[ranked] += (1 / (_RRF_CONSTANT + 1 + np.arange(len(ranked)))).astype(np.float32)
         case "recipe":
             scores = order.recipe.score(signals, stages)
@@ -246,7 +256,10 @@ def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranki
 def relative(values: Floats) -> Floats:
     """Divide values by the largest of them."""
     largest = values.max(initial=0)
-    return values / largest if largest > 0 else values
+    if largest <= 0:
+        return values
+    shares: Floats = values / largest
+    return shares
 
 
 def top(scores: Floats, limit: int) -> Ints:

@@ -29,13 +29,18 @@ def mmr(items: Sequence[Item], *, relevance_weight: float = 0.7) -> list[Item]:
     letter trigrams.
     """
     scores = np.array([item.score for item in items])
-    lowest, highest = scores.min(initial=np.inf), scores.max(initial=-np.inf)
-    relevance = (scores - lowest) / (highest - lowest) if highest > lowest else np.ones_like(scores)
+    lowest = scores.min(initial=np.inf)
+    highest = scores.max(initial=-np.inf)
+    relevance = np.ones_like(scores)
+    if highest > lowest:
+        relevance = (scores - lowest) / (highest - lowest)
     similarity = np.zeros((len(items), len(items)))
     trigrams = [_trigrams(item.text) for item in items]
     for row, first in enumerate(trigrams):
         for column, second in enumerate(trigrams[:row]):
-            similarity[row, column] = similarity[column, row] = len(first & second) / max(1, len(first | second))
+            shared = len(first & second) / max(1, len(first | second))
+            similarity[row, column] = shared
+            similarity[column, row] = shared
     closest = np.zeros(len(items))
     left = np.ones(len(items), np.bool_)
     chosen: list[Item] = []
@@ -50,4 +55,7 @@ def mmr(items: Sequence[Item], *, relevance_weight: float = 0.7) -> list[Item]:
 
 def _trigrams(text: str) -> set[str]:
     plain = text.lower()
-    return {plain[start : start + _LETTERS] for start in range(max(1, len(plain) - _LETTERS + 1))} - {""}
+    if not plain:
+        return set()
+    starts = range(max(1, len(plain) - _LETTERS + 1))  # a shorter text is one of its own
+    return {plain[start : start + _LETTERS] for start in starts}

@@ -107,9 +107,10 @@ class Quotable(Struct, frozen=True, kw_only=True):
         span = excerpt(self, weights)
         start, stop = span
         text = self.text[start:stop].strip()
-        header = next(text for group, text in self.headers if group is None or group not in headed)
+        header = next(line for group, line in self.headers if group is None or group not in headed)
         tokens = measure(header + text)
         if tokens > left and self.room > self.min_room:
+            # From the room of one of the best to that of any passage, and only then to a sentence.
             room = self.min_room
             if self.room > MIN_EXCERPT_CHARS:
                 room = MIN_EXCERPT_CHARS
@@ -278,7 +279,7 @@ class _Packed:
         known text, the rest must contain no word of the query.
         """
         plain = quote.plain
-        if len(plain) < MIN_SENTENCE_CHARS:
+        if len(plain) < MIN_SENTENCE_CHARS:  # a few words are in many texts: only the same quote repeats them
             return plain in self.known or any(f"\n{plain}\n" in text for text in self.words.values())
         texts = list(self.words.values())
         if quote.said_in is not None:  # a person may say the same again in another session
@@ -315,7 +316,10 @@ def _is_repeated(text: str, other: str, weights: Container[str] = ()) -> bool:
 def _plain(text: str) -> str:
     """Return the words of a text, without case and punctuation."""
     folded = text.casefold()
-    words = folded.translate(_ASCII_WORDS) if folded.isascii() else _PUNCTUATION.sub(" ", folded)
+    if folded.isascii():
+        words = folded.translate(_ASCII_WORDS)
+    else:
+        words = _PUNCTUATION.sub(" ", folded)
     return " ".join(words.split())
 
 
@@ -375,7 +379,9 @@ def _split(text: str, start: int, stop: int) -> Iterator[Span]:
             continue
         while cut - start > MAX_SENTENCE_CHARS:
             space = text.rfind(" ", start + MAX_SENTENCE_CHARS // 2, start + MAX_SENTENCE_CHARS)
-            middle = space + 1 if space > 0 else start + MAX_SENTENCE_CHARS
+            middle = start + MAX_SENTENCE_CHARS
+            if space > 0:
+                middle = space + 1
             yield start, middle
             start = middle
         if cut > start:

@@ -67,10 +67,13 @@ def passages(text: str) -> list[Passage]:
 
 def windows(text: str, *, whole: int = WHOLE) -> list[tuple[int, int]]:
     """Cut a text into windows at sentence and line ends; one of up to `whole` characters is one window."""
+    if not text:
+        return []
     if len(text) <= whole:
-        return [(0, len(text))] if text else []
+        return [(0, len(text))]
     found: list[tuple[int, int]] = []
-    start = end = 0
+    start = 0  # of the window that is being filled
+    end = 0  # of its last sentence
     ends = [match.end() for match in SENTENCE_END.finditer(text)]
     for cut in (*ends, len(text)):
         if end > start and cut - start > LINES and _is_full(text[start:cut]):
@@ -81,7 +84,8 @@ def windows(text: str, *, whole: int = WHOLE) -> list[tuple[int, int]]:
             found.append((start, stop))
             start = stop
         end = cut
-    found += [(start, end)] if end > start else []
+    if end > start:
+        found.append((start, end))
     return _join_short_end(found)
 
 
@@ -108,4 +112,8 @@ def _is_full(text: str) -> bool:
 def _hard_cut(text: str, start: int) -> int:
     """Return where to cut a long sentence: after a space, else between two characters."""
     space = text.rfind(" ", start + WINDOW // 2, start + WINDOW)
-    return space + 1 if space > 0 else start + (len(head(text[start : start + WINDOW + 64], WINDOW)) or WINDOW)
+    if space > 0:
+        return space + 1
+    # `head` does not cut between a character and the marks that follow it. It is empty if there is nothing but marks.
+    first = head(text[start : start + WINDOW + 64], WINDOW)
+    return start + (len(first) or WINDOW)

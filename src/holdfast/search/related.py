@@ -30,8 +30,12 @@ def find_related(terms: Iterable[str]) -> dict[str, Mapping[str, float]]:
     if len(wanted) > TOO_MANY:
         return {}
     share = SHARE * min(1.0, MAX_TERMS / max(1, len(wanted)))
-    found = {term: _look_up(term) for term in wanted}
-    return {term: {each: share * value for each, value in row.items()} for term, row in found.items() if row}
+    found: dict[str, Mapping[str, float]] = {}
+    for term in wanted:
+        row = _look_up(term)
+        if row:
+            found[term] = {each: share * value for each, value in row.items()}
+    return found
 
 
 @lru_cache(maxsize=4096)
@@ -45,6 +49,8 @@ def _look_up(term: str) -> Mapping[str, float]:
 
 
 def _look_up_in(table: str, term: str) -> Iterator[tuple[str, float]]:
+    # A binary search over the bytes: the key of a place is the beginning of the line around it, so the first place that
+    # is not below the term is the beginning of the term's own line.
     text = _read_table(table)
     start = f"{term} ".encode()
     place = bisect_left(range(len(text)), start, key=lambda place: _read_start(text, place, len(start)))
