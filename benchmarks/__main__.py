@@ -412,14 +412,26 @@ def overview(*, sessions: int, as_json: bool) -> None:
 
 
 @bench.command()
+@click.option("--sheet", type=click.IntRange(min=1, max=2), default=1, show_default=True, help="The statements.")
 @as_json
-def corrections(*, as_json: bool) -> None:
+def corrections(*, sheet: int, as_json: bool) -> None:
     """How often the window shows the newest of two statements about one subject, and how often the old one alone."""
     from benchmarks.corrections import count_questions, measure  # noqa: PLC0415 - as above
 
-    with Progress(count_questions()) as progress:
-        found = measure(progress=progress.advance)
+    with Progress(count_questions(sheet=sheet)) as progress:
+        found = measure(sheet=sheet, progress=progress.advance)
     show(found, found["systems"], first="conversation", as_json=as_json)
+
+
+@bench.command()
+@as_json
+def digest(*, as_json: bool) -> None:
+    """How often a summary made without a model states something that was corrected later."""
+    from benchmarks.digest import count_digests, measure  # noqa: PLC0415 - as above
+
+    with Progress(count_digests()) as progress:
+        found = measure(progress=progress.advance)
+    show(found, found["digests"], first="pairs", as_json=as_json)
 
 
 @bench.command()

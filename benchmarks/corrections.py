@@ -4,6 +4,8 @@ The sheet (`data/corrections.json`) has statements, each with a later one that c
 in the words of the first statement, half in other words. Both are placed into generated conversations and have left
 the window when they are asked for; in one of them the first statements are in the instructions, which never leave it.
 Every question goes through `Session.assemble` with default settings, and again with a small block.
+
+A second sheet (`data/corrections-2.json`) has 20 more, of which the last ten were looked at once.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ SUPERSEDED: Final = "outdated"
 
 _TURNS: Final = 120
 """Turns of a tool loop: one for each statement, and as many after them."""
-_SHEET: Final = Path(__file__).with_name("data") / "corrections.json"
+_SHEETS: Final = {
+    1: Path(__file__).with_name("data") / "corrections.json",
+    2: Path(__file__).with_name("data") / "corrections-2.json",
+}
 _BLOCK: Final = re.compile(r"<recalled-context.*?</recalled-context[^>]*>", re.DOTALL)
 
 
@@ -65,14 +70,14 @@ class _Archive:
     history: Sequence[Mapping[str, Any]]
 
 
-def load_corrections() -> list[Correction]:
-    """Read the sheet."""
-    return [Correction(**row) for row in json.loads(_SHEET.read_text("utf-8"))["corrections"]]
+def load_corrections(*, sheet: int = 1) -> list[Correction]:
+    """Read a sheet."""
+    return [Correction(**row) for row in json.loads(_SHEETS[sheet].read_text("utf-8"))["corrections"]]
 
 
-def count_questions() -> int:
+def count_questions(*, sheet: int = 1) -> int:
     """Count the questions: each in two ways, of three conversations, with blocks of two sizes."""
-    return len(load_corrections()) * 2 * 3 * 2
+    return len(load_corrections(sheet=sheet)) * 2 * 3 * 2
 
 
 def make_archives(corrections: Sequence[Correction]) -> list[_Archive]:
@@ -104,12 +109,12 @@ def judge(correction: Correction, shown: str, *, block_tokens: int) -> Outcome:
     )
 
 
-def measure(*, progress: Callable[[int, str], None] = lambda *_: None) -> dict[str, Any]:
-    """Ask for every correction in each conversation, and count what the windows show.
+def measure(*, sheet: int = 1, progress: Callable[[int, str], None] = lambda *_: None) -> dict[str, Any]:
+    """Ask for every correction of a sheet in each conversation, and count what the windows show.
 
     `progress` is called with the number of questions that were asked, and the name of the conversation.
     """
-    corrections = load_corrections()
+    corrections = load_corrections(sheet=sheet)
     systems: dict[str, dict[str, Any]] = {}
     stale: list[str] = []
     for cap in (None, SMALL_CAP):
