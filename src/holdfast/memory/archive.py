@@ -133,6 +133,9 @@ def append(
     `before` are the keys of the messages before them, oldest first; at least the last one. If there are none, the
     first message is in `place`.
     """
+    # Messages are identified up to three times. First by what their digests find, which is all for a client that sends
+    # its history again. If some are not found, with more that is read about the archive. Last in the transaction that
+    # writes them. All that takes time, such as cutting text into passages, is done before it, so that it is short.
     looked_up = [message.digest for message in messages]
     if before:
         looked_up.append(before[-1].digest)
@@ -151,7 +154,7 @@ def append(
     hints = replace(_read_hints(store, scope, messages, keys, found), forms=forms)
     passages: dict[Key, tuple[PassageText, ...]] = {}
     for message, key in zip(messages, keys, strict=True):
-        if not _is_known(key, found):  # a client sends the last reply again: it has its passages
+        if not _is_known(key, found):  # known ones, such as the last reply that a client sends again, have theirs
             passages[key] = tuple(passages_of(message, marks))
 
     def make_rows(known: Known) -> list[MessageRow]:
@@ -172,7 +175,8 @@ def append(
             rows.append(MessageRow(scope=scope, message=row_message, nonce=key.nonce, passages=texts))
         return rows
 
-    return store.merge_messages(scope, looked_up, make_rows), keys
+    numbers = store.merge_messages(scope, looked_up, make_rows)
+    return numbers, keys  # as `make_rows` identified them
 
 
 def _is_known(key: Key, known: Known) -> bool:
@@ -314,8 +318,10 @@ def _split_thoughts(text: str) -> tuple[str, str]:
 def _normalise_arguments(arguments: Mapping[str, Any] | str) -> str:
     value: Any = arguments
     if isinstance(arguments, str):
+        if not arguments.strip():  # a call without arguments comes back with an empty object
+            arguments = "{}"
         try:
-            value = json.loads(arguments) if arguments.strip() else {}
+            value = json.loads(arguments)
         except (ValueError, RecursionError):
             return arguments.strip()
     return json.dumps(_normalise_numbers(value), sort_keys=True, default=str)
@@ -392,6 +398,7 @@ def identify(
     for index, message in enumerate(messages):
         forms = _digests_of_forms(digests[index], hints)
         places = follow_forgotten(place, known.forgotten)
+        # The usual case: it is archived with its id, or in the same place.
         key = None
         for candidate in _keys_in_place(message, places, forms):
             if _is_known(candidate, known) and candidate not in used:
@@ -402,6 +409,7 @@ def identify(
             free = _find_unused(forms, known, used)
             if message.timestamp is not None:  # it was read from the archive
                 key = _find_sent_at(message.timestamp, free, hints)
+        # The client has changed or dropped messages before it. One with an id or a time was found above, if at all.
         if key is None and _own_nonce(message) is None:
             following: dict[str, int] = {}
             if index + 1 < len(digests):
@@ -430,9 +438,11 @@ def _make_key(message: Message, place: str, used: Container[Key], *, placing: Pl
     digest = message.digest
     nonce = _own_nonce(message)
     if nonce is None or Key(digest, nonce) in used:
-        nonce = _appended_nonce(place) if placing == "likely" else place
+        nonce = place
+        if placing == "likely":
+            nonce = _appended_nonce(place)
     key = Key(digest, nonce)
-    while key in used:
+    while key in used:  # the same words several times in a history
         key = Key(digest, key.next_nonce)
     return key
 
@@ -472,7 +482,7 @@ def _find_number(wanted: int, free: Mapping[Key, int]) -> Key | None:
 def follow_forgotten(place: str, forgotten: Mapping[str, Sequence[str]]) -> list[str]:
     """Return a place, and those after forgotten messages there: a client may have dropped them."""
     places = [place]
-    for one in places:
+    for one in places:  # which grows: several messages in a row may be forgotten
         for nonce in nonces_of(one):
             places += [Key(digest, nonce).next_nonce for digest in forgotten.get(nonce, ())]
     return places
@@ -528,7 +538,9 @@ def mask(message: Message) -> Message:
     """Mask the secrets of a message; return the message itself if it has none."""
     data: Any = to_json(message)
     masked: Any = redact_value(data)
-    return message if masked is data else from_json(masked)
+    if masked is data:
+        return message
+    return from_json(masked)
 
 
 def _hash_stored(message: Message) -> bytes:
@@ -550,7 +562,9 @@ class Masks:
         if made is not None:
             return made[1]
         masked = self._by_content.get(_hash_stored(message))
-        return mask(message) if masked is None else masked
+        if masked is None:
+            return mask(message)
+        return masked
 
     @cached_property
     def _by_content(self) -> dict[bytes, Message]:
@@ -568,7 +582,9 @@ def extract_text(message: Message, marks: Marks = NO_MARKS) -> str:
         return ""  # the same in every session, and always in the window
     if message.role in {"user", "assistant"} and not message.calls:
         words = unwrap(message.text, keep_outputs=True)
-        return "" if is_noise(words) else words
+        if is_noise(words):
+            return ""
+        return words
     texts: list[str] = []
     for part in message.parts:
         match part:
@@ -580,7 +596,7 @@ def extract_text(message: Message, marks: Marks = NO_MARKS) -> str:
                 output = remove_notes(part.text)
                 if not _NO_OUTPUT.fullmatch(output.strip()):
                     texts.append(output)
-    return "\n".join(filter(None, texts))
+    return "\n".join(text for text in texts if text)
 
 
 def _render_arguments(value: Any) -> str:
@@ -621,7 +637,12 @@ def unwrap(text: str, *, keep_outputs: bool = False) -> str:
 
 def weigh_letters(text: str) -> int:
     """Count the letters of a text; a character of a script without spaces counts as three."""
-    return sum(3 if is_unsegmented(character) else 1 for character in text)
+    weight = 0
+    for character in text:
+        weight += 1
+        if is_unsegmented(character):
+            weight += 2
+    return weight
 
 
 def is_noise(text: str) -> bool:
@@ -653,7 +674,10 @@ def is_acknowledgement(text: str) -> bool:
 
 
 def _is_made_of_phrases(words: str) -> bool:
-    """Return whether a text consists of phrases that ask nothing and filler, with at least one phrase."""
+    """Return whether a text consists of phrases that ask nothing and filler, with at least one phrase.
+
+    Every place is matched once. One pattern that repeats all of them would try all divisions of a long text.
+    """
     phrases, filler = _phrase_patterns()
     has_phrase = {0: False}  # by the places that phrases and filler reach, whether there is a phrase before
     for place in range(len(words)):
@@ -673,7 +697,9 @@ def _phrase_patterns() -> tuple[list[re.Pattern[str]], list[re.Pattern[str]]]:
     table = patterns.load("noise")["acknowledgements"]
     phrases: list[re.Pattern[str]] = []
     for language, pattern in table["phrases"].items():
-        end = "" if language in _UNSPACED else r"\b"
+        end = r"\b"
+        if language in _UNSPACED:
+            end = ""
         phrases.append(re.compile(f"(?:{pattern}){end} ?"))
     filler = [re.compile(rf"(?:{table['filler']})\b ?"), re.compile(f"(?:{table['asian_filler']}) ?")]
     return phrases, filler

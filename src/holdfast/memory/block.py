@@ -251,15 +251,21 @@ def render_overview(
 
 def session_lines(session: PastSession) -> str:
     """Render a session: `- [2026-02-10] Fix the importer. → It skips empty rows now.`, and more sentences of it."""
-    number = f" #{session.number}" if session.number else ""
+    number = ""
+    if session.number:
+        number = f" #{session.number}"
     words = " → ".join(_quote_line(text) for text in (session.title, session.outcome) if text)
-    keys = [f"\n  · {_quote_line(key)}" for key in session.keys]
-    return f"- [{session.day}{number}] {words}{''.join(keys)}"
+    line = f"- [{session.day}{number}] {words}"
+    for key in session.keys:
+        line += f"\n  · {_quote_line(key)}"
+    return line
 
 
 def fact_line(fact: Fact) -> str:
     """Render a fact: `- [decision] Use Stripe`."""
-    note = f" ({_quote_line(fact.note)})" if fact.note else ""
+    note = ""
+    if fact.note:
+        note = f" ({_quote_line(fact.note)})"
     return f"- [{_name(fact.type)}] {_quote_line(fact.text)}{note}{SUPERSEDED[fact.superseded]}"
 
 
@@ -289,7 +295,9 @@ def headers(role: str, time: int, session: int, style: Style) -> tuple[Header, .
 def choose_header(found: Sequence[Header], shown: set[Hashable]) -> str:
     """Return the longest header whose group is not `shown` yet, and add the groups of the passage."""
     header = next(text for group, text in found if group is None or group not in shown)
-    shown.update(group for group, _ in found if group is not None)
+    for group, _ in found:
+        if group is not None:
+            shown.add(group)
     return header
 
 
@@ -308,6 +316,8 @@ def _name(role: str) -> str:
 
 def _quote(text: str) -> str:
     """Quote a text: no tag of the block, no line that begins like an entry, no control characters."""
+    # Stored text must not close the block or add an entry to it. It is compared as a reader sees it: folded, because
+    # there are many characters that look like a bracket.
     text = escape_tags(text, _TAG)
     folded = fold(text)
     if "[" not in folded.text:
@@ -430,7 +440,9 @@ def find_blocks(text: str, marks: Marks) -> list[Span]:
     ends = _find_ends(tags)
     blocks: list[Span] = []
     for number, tag in enumerate(tags):
-        done = blocks[-1][1] if blocks else 0
+        done = 0  # the end of the last block
+        if blocks:
+            done = blocks[-1][1]
         if tag.start < done:
             continue
         if tag.closes:  # the beginning of the block was clipped
@@ -444,7 +456,7 @@ def find_blocks(text: str, marks: Marks) -> list[Span]:
             if not text[line : tag.start].strip(_QUOTING):  # remove the indent, and the marks of a quotation, too
                 start = line
             stop = _find_end(text, tags, number, ends[tag.mark])
-        if blocks and start <= done:
+        if blocks and start <= done:  # they touch: one block
             start = blocks.pop()[0]
         blocks.append((start, stop))
     return blocks
@@ -476,6 +488,10 @@ def _find_end(text: str, tags: Sequence[_EchoTag], number: int, ends: Sequence[i
     place = bisect_left(ends, tag.stop)
     if place < len(ends):
         return ends[place]
-    stop = tags[number + 1].start if number + 1 < len(tags) else len(text)
+    stop = len(text)
+    if number + 1 < len(tags):
+        stop = tags[number + 1].start
     omitted = _pattern("left_out").search(text, tag.stop, stop)
-    return omitted.start() if omitted else stop
+    if omitted is None:
+        return stop
+    return omitted.start()

@@ -60,8 +60,11 @@ def list_versions(rows: Iterable[FactRow]) -> dict[FactRow, int | None]:
         for row, after in zip(known, [*known[1:], None], strict=True):
             if row.superseded_by is not None or row.deleted:
                 continue  # it only says that the version before it ended
-            ended = row if after is None else replace(row, superseded_by=after.superseded_by, deleted=after.deleted)
-            versions[ended] = None if after is None else after.time
+            if after is None:
+                versions[row] = None
+            else:
+                ended = replace(row, superseded_by=after.superseded_by, deleted=after.deleted)
+                versions[ended] = after.time
     return versions
 
 
@@ -69,13 +72,17 @@ def load(store: Store, scope: Scope, *, across: Across = True) -> list[FactRow]:
     """Read every version of every fact of an agent and project, oldest first, without long-term memories."""
     select = Select(scope=scope, across=across)
     rows: list[FactRow] = store.read_facts(select)
-    memories = {record.key for record in store.read_records(select, kind=LONG_TERM)} if rows else ()
+    if not rows:
+        return []
+    memories = {record.key for record in store.read_records(select, kind=LONG_TERM)}
     return [row for row in rows if row.id not in memories]
 
 
 def name_day(fact: FactRow) -> str:
     """Return the day on which a fact was learned, for a note on it."""
-    return minute(fact.time)[:10] if fact.time else "an unknown date"
+    if not fact.time:
+        return "an unknown date"
+    return minute(fact.time)[:10]
 
 
 def supersede(old: FactRow, new: FactRow, *, time: int | None = None) -> FactRow:
@@ -83,7 +90,9 @@ def supersede(old: FactRow, new: FactRow, *, time: int | None = None) -> FactRow
 
     `time` is when that was decided; by default when the new fact was learned.
     """
-    return replace(old, superseded_by=new.id, time=new.time if time is None else time)
+    if time is None:
+        time = new.time
+    return replace(old, superseded_by=new.id, time=time)
 
 
 def retire(fact: FactRow, *, time: int) -> FactRow:
@@ -94,7 +103,7 @@ def retire(fact: FactRow, *, time: int) -> FactRow:
 # --- search --------------------------------------------------------------------
 
 _MIN_SHARES: Final = ((2, 0.5), (8, 0.34), (math.inf, 0.2))
-"""The share of a question that a fact must contain, by the number of terms in the question."""
+"""The share of a question that a fact must contain, by the number of terms in the question: up to 2, up to 8, more."""
 MIN_FACTS: Final = 100
 """Rarity is computed as among this many facts at least; else a word that the only fact lacks would outweigh all."""
 
@@ -126,11 +135,18 @@ def find(rows: Sequence[FactRow], query: str, *, limit: int = 25) -> list[FactHi
     matches = match_questions([row.questions for row in rows], query)
     hits: list[FactHit] = []
     for row, score, match in zip(rows, _score(rows, wanted), matches, strict=True):
-        is_found = 0 < score >= least or match >= MIN_MATCH or asks_for(query, subject=row.subject, slot=row.slot)
+        is_found = score > 0 and score >= least
+        is_found = is_found or match >= MIN_MATCH
+        is_found = is_found or asks_for(query, subject=row.subject, slot=row.slot)
         if row.pinned or is_found:
             by_question = match >= max(MIN_MATCH, score)
             hits.append(FactHit(fact=row, score=max(score, match), by_question=by_question))
-    return sorted(hits, key=lambda hit: (not hit.fact.pinned, -hit.score, -hit.fact.time))[:limit]
+    return sorted(hits, key=_rank_hit)[:limit]
+
+
+def _rank_hit(hit: FactHit) -> tuple[bool, float, int]:
+    """Sort pinned facts first, then the best match, then the newest."""
+    return not hit.fact.pinned, -hit.score, -hit.fact.time
 
 
 def add_successors(hits: Sequence[FactHit], rows: Iterable[FactRow], query: str, *, limit: int) -> list[FactHit]:
@@ -140,10 +156,9 @@ def add_successors(hits: Sequence[FactHit], rows: Iterable[FactRow], query: str,
     found = {hit.fact.id: hit for hit in hits}
     for hit in find(replaced, query, limit=limit):
         successor = find_last(hit.fact, latest)
-        holds = not successor.deleted and successor.superseded_by is None
-        if holds and successor.id not in found:
+        if does_hold(successor) and successor.id not in found:
             found[successor.id] = replace(hit, fact=successor)
-    return sorted(found.values(), key=lambda hit: (not hit.fact.pinned, -hit.score, -hit.fact.time))[:limit]
+    return sorted(found.values(), key=_rank_hit)[:limit]
 
 
 def find_last(fact: FactRow, latest: Mapping[str, FactRow]) -> FactRow:
@@ -171,8 +186,11 @@ def find_replaced(
         last = find_last(latest[row.id], latest)
         if last.content == row.content or not does_hold(last):
             continue
-        # A fact that only repeats an older one is replaced by that.
-        is_later = max(last.evidence) > max(row.evidence) if last.evidence else last.time >= row.time
+        # A fact that only repeats an older one is replaced by that older one, and its words still hold.
+        if last.evidence:
+            is_later = max(last.evidence) > max(row.evidence)
+        else:
+            is_later = last.time >= row.time
         if is_later:
             for number in said_in:
                 yield number, row.quote or row.content, last
@@ -259,10 +277,11 @@ class Draft:
             return False
         if self.old:
             return _contains(fact.content, self.old)
-        if not alone or not self.value:
-            return alone
-        tokens = (token.strip(".,;:!?()\"'`") for token in _TOKEN.findall(fact.content.replace("=", " ")))
-        kinds = {kind_of(token) for token in tokens} - {"words"}
+        if not alone:
+            return False
+        if not self.value:
+            return True
+        kinds = {kind_of(token) for token in _split_values(fact.content)} - {"words"}
         if not kinds:
             return kind_of(self.value) == "words"
         return kind_of(self.value) in kinds
@@ -321,7 +340,9 @@ class Draft:
         for fact in current(known):
             if fact.slot == self.slot and self.is_newer(fact):
                 subjects.append(fact.subject)
-        return subjects[0] if len(subjects) == 1 else None
+        if len(subjects) != 1:
+            return None
+        return subjects[0]
 
     def add_new(self, new: FactRow, related: Sequence[FactRow]) -> Decision:
         """Add a fact; one about the same subject with much the same words may be its rival."""
@@ -331,7 +352,10 @@ class Draft:
             theirs = set(terms(fact.content))
             if self.subject and len(ours & theirs) >= _MIN_OVERLAP * len(ours | theirs):
                 near.append(fact.id)
-        return Decision(action="ADD", reason="unclear" if near else "new", rows=(new,), rivals=tuple(near))
+        reason = "new"
+        if near:
+            reason = "unclear"
+        return Decision(action="ADD", reason=reason, rows=(new,), rivals=tuple(near))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,12 +397,16 @@ def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision
     new = make_row(draft, scope=scope)
     if _is_known(new, known):
         return Decision(action="NONE", reason="known")
-    related = [fact for fact in current(known) if same_subject(fact.subject, draft.subject)]
-    if twin := next((fact for fact in related if draft.states_same(fact)), None):
-        return draft.add_detail(twin)
-    if rivals := [fact for fact in related if draft.slot == fact.slot != ""]:
+    # In this order: the same fact again, another value of a property, a decision that it names as over, a new fact.
+    holding = current(known)
+    related = [fact for fact in holding if same_subject(fact.subject, draft.subject)]
+    for fact in related:
+        if draft.states_same(fact):
+            return draft.add_detail(fact)
+    rivals = [fact for fact in related if draft.slot == fact.slot != ""]
+    if rivals:
         return draft.replace_rivals(new, rivals)
-    named = list(filter(draft.names, current(known)))
+    named = [fact for fact in holding if draft.names(fact)]
     return draft.replace_named(new, named) or draft.add_new(new, related)
 
 
@@ -388,7 +416,7 @@ def _is_known(new: FactRow, known: Sequence[FactRow]) -> bool:
     if not versions:
         return False
     latest = versions[-1]
-    if latest.deleted or latest.superseded_by is None:
+    if latest.deleted or latest.superseded_by is None:  # a fact that was retired does not come back by rule
         return True
     is_later = new.time >= latest.time and max(new.evidence, default=0) > max(latest.evidence, default=0)
     return not is_later or any(set(new.evidence) <= set(version.evidence) for version in versions)
@@ -435,8 +463,12 @@ def _find_answer(fact: FactRow) -> set[str]:
 
 def _find_values(content: str) -> set[str]:
     """Return the values in a text that are not words: numbers, dates, addresses and the like."""
-    tokens = (token.strip(".,;:!?()\"'`") for token in _TOKEN.findall(content.replace("=", " ")))
-    return {_plain(token) for token in tokens if kind_of(token) != "words"}
+    return {_plain(token) for token in _split_values(content) if kind_of(token) != "words"}
+
+
+def _split_values(content: str) -> list[str]:
+    """Split a text into what may be values: words, numbers with their units, dates such as `May 3`."""
+    return [token.strip(".,;:!?()\"'`") for token in _TOKEN.findall(content.replace("=", " "))]
 
 
 def _contains(content: str, value: str) -> bool:
@@ -482,11 +514,15 @@ _SHORT_FORMS: Final[Mapping[str, str]] = {
 
 def split_slot(noun: str) -> tuple[str, str] | None:
     """Split a noun phrase into subject and slot: `port of the API` is the API's `port`; None if it names no slot."""
-    match = next((match for form in _slot_forms() if (match := form.fullmatch(noun.strip()))), None)
-    if match is None:
-        return None
-    before = _ARTICLE.sub("", match["before"] or "") if match["after"] else match["before"] or ""
-    return f"{before}{match['after']}".strip(), _slots()[match["slot"].lower()]
+    for form in _slot_forms():
+        match = form.fullmatch(noun.strip())
+        if match is None:
+            continue
+        before = match["before"] or ""
+        if match["after"]:  # the article of "the port of the API" is that of the port
+            before = _ARTICLE.sub("", before)
+        return f"{before}{match['after']}".strip(), _slots()[match["slot"].lower()]
+    return None
 
 
 @cache
@@ -539,14 +575,18 @@ def asks_for(question: str, *, subject: str, slot: str) -> bool:
 
 @cache
 def _question_form(slot: str) -> re.Pattern[str]:
-    nouns = (re.escape(word) for word, name in _slots().items() if name == slot)
-    return re.compile("|".join((*nouns, patterns.load("facts")["questions"].get(slot, re.escape(slot)))), re.IGNORECASE)
+    forms = [re.escape(word) for word, name in _slots().items() if name == slot]
+    forms.append(patterns.load("facts")["questions"].get(slot, re.escape(slot)))
+    return re.compile("|".join(forms), re.IGNORECASE)
 
 
 def type_of(slot: str) -> FactType:
     """Return the type of a fact that states a property."""
     types: dict[FactType, list[str]] = patterns.load("facts")["types"]
-    return next((kind for kind, slots in types.items() if slot in slots), "decision")
+    for kind, slots in types.items():
+        if slot in slots:
+            return kind
+    return "decision"
 
 
 # --- explicit statements -----------------------------------------------------------
@@ -556,7 +596,9 @@ _SLOT_OF_KIND: Final = {"url": "url", "path": "place", "version": "version", "da
 
 def read_statement(text: str, *, subject: str, slot: str) -> Draft:
     """Read the subject and the slot of a fact from its words, if none are given."""
-    draft = next(read_text(text), None) if not slot else None
+    draft: Draft | None = None
+    if not slot:
+        draft = next(read_text(text), None)
     if draft is None or draft.subject.casefold() in _PRONOUNS:
         return Draft(type="decision", content=text, subject=subject, slot=slot)
     return replace(draft, subject=subject or draft.subject)
@@ -566,14 +608,18 @@ def find_superseded(draft: Draft, known: Collection[FactRow]) -> list[FactRow]:
     """Find the facts of its subject and slot; for a decision the one that its words say is replaced."""
     if draft.additive:
         return []
-    named = list(filter(draft.names, known))
     slot = normalise_slot(draft.slot)
     same: list[FactRow] = []
     for row in known:
         is_same_property = normalise_slot(row.slot) == slot != "" and same_subject(row.subject, draft.subject)
         if is_same_property and not row.pinned:
             same.append(row)
-    return same or (named if len(named) == 1 else [])
+    if same:
+        return same
+    named = [row for row in known if draft.names(row)]
+    if len(named) == 1:  # of several, no rule can tell which is over
+        return named
+    return []
 
 
 MAX_MEMORY_CHARS: Final = 500
@@ -586,7 +632,9 @@ def read_text(text: str) -> Iterator[Draft]:
     setting = signals.line_pattern("setting")
     lines = signals.without_code(text)
     for match in todo.finditer(lines):
-        state = "open" if match["box"] in {None, "", " "} else "done"
+        state = "done"
+        if match["box"] in {None, "", " "}:
+            state = "open"
         task = match["task"].strip().rstrip(".。")
         yield Draft(type="task_state", content=" ".join(match[0].split()), subject=task, slot="status", value=state)
     for match in setting.finditer(lines):
@@ -616,13 +664,16 @@ def _remove_pasted(text: str) -> str:
     """
 
     def remove_code(match: re.Match[str]) -> str:
-        is_own = any(signals.classify_sentence(each) == "remember" for each in signals.sentences(match[0]))
-        return match[0] if is_own else "\n"
+        for sentence in signals.sentences(match[0]):
+            if signals.classify_sentence(sentence) == "remember":
+                return match[0]
+        return "\n"
 
     def remove_statement(match: re.Match[str]) -> str:
-        inside = match[0][1:-1]
-        is_statement = any(signals.classify_sentence(each) is not None for each in signals.sentences(inside))
-        return "\n" if is_statement else match[0]
+        for sentence in signals.sentences(match[0][1:-1]):
+            if signals.classify_sentence(sentence) is not None:
+                return "\n"
+        return match[0]
 
     own = signals.line_pattern("pasted").sub("\n", text)
     own = signals.line_pattern("quoted").sub(remove_statement, own)

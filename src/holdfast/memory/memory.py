@@ -36,7 +36,9 @@ from holdfast.telemetry import observe
 from holdfast.text import plural, terms
 from holdfast.tokens import TokenCounter, count_text
 
-if TYPE_CHECKING:  # search and its vectors are imported by the first query, so that listing facts is fast
+# Search brings numpy and the embedders with it, which take more than half of the time of an import. A command that only
+# lists or stores facts does not wait for them: the functions below import what they need when they are called.
+if TYPE_CHECKING:
     from holdfast.embed.base import Embedder
     from holdfast.embed.choice import Choice
     from holdfast.memory.archive import AppendResult
@@ -136,9 +138,10 @@ class Memory:
         A memory-context folder is opened in place, and stays readable by the plugin. `clock` returns the time in Unix
         milliseconds. For `is_personal` see `Engine.open`.
         """
-        known = settings if settings is not None else Settings()
-        store = open_memory_store(path, settings=known)
-        return cls(store=store, settings=known, clock=clock, is_personal=is_personal)
+        if settings is None:
+            settings = Settings()
+        store = open_memory_store(path, settings=settings)
+        return cls(store=store, settings=settings, clock=clock, is_personal=is_personal)
 
     def with_settings(self, settings: Settings) -> Memory:
         """Return this memory with other settings; those of the store, the embedder and the server stay."""
@@ -197,7 +200,9 @@ class Memory:
     def home(self) -> Path:
         """The folder of the store, or of local files if it is on a server."""
         path = self.store.path
-        return path if path.is_dir() else path.parent
+        if path.is_dir():
+            return path
+        return path.parent
 
     # --- writing ---------------------------------------------------------------
 
@@ -211,8 +216,9 @@ class Memory:
 
         found, stripped = archive.strip_recalled(list(messages), self.marks)
         own = [message for message in found if message is not None]
-        masked = [archive.mask(message) for message in own] if self.settings.archive.redaction else own
-        numbers, _ = archive.append(self.store, masked, scope=scope, time=self.clock(), marks=self.marks)
+        if self.settings.archive.redaction:
+            own = [archive.mask(message) for message in own]
+        numbers, _ = archive.append(self.store, own, scope=scope, time=self.clock(), marks=self.marks)
         return archive.AppendResult(numbers, stripped=stripped)
 
     def set_title(self, title: str, *, scope: Scope) -> None:
@@ -220,8 +226,9 @@ class Memory:
         from holdfast.memory.sessions import record_title  # noqa: PLC0415 - see above
         from holdfast.redaction import redact  # noqa: PLC0415 - see above
 
-        own = redact(title) if self.settings.archive.redaction else title
-        record_title(self.store, own, scope=scope, time=self.clock())
+        if self.settings.archive.redaction:
+            title = redact(title)
+        record_title(self.store, title, scope=scope, time=self.clock())
 
     def set_host(self, name: str, *, scope: Scope) -> None:
         """Record the program that a session is from, such as `Claude Code`."""
@@ -247,13 +254,15 @@ class Memory:
         embedder = self.embedder
         done = self._take_over_vectors(limit=limit)
         while embedder is not None and (limit is None or done < limit):
-            batch = _EMBED_BATCH if limit is None else min(_EMBED_BATCH, limit - done)
+            batch = _EMBED_BATCH
+            if limit is not None:
+                batch = min(_EMBED_BATCH, limit - done)
             missing = self.store.without_vectors(embedder.space, limit=batch)
             if not missing:
                 break
             self.store.add_vectors(vector_rows(missing, embedder))
             done += len(missing)
-            if len(missing) < batch:
+            if len(missing) < batch:  # these were the last ones, and asking again takes time
                 break
         return done
 
@@ -266,8 +275,10 @@ class Memory:
 
         if not isinstance(self.store, FolderStore):
             return 0
+        if limit is None:
+            limit = _NO_LIMIT
         try:
-            return self.store.take_over_vectors(embedder, limit=_NO_LIMIT if limit is None else limit)
+            return self.store.take_over_vectors(embedder, limit=limit)
         except EmbeddingError:  # the query or the next batch reports it
             return 0
 
@@ -308,8 +319,10 @@ class Memory:
             raise InputError(f"type={type!r}: a fact is one of {', '.join(get_args(FactType))}")
         own = {row.id: row for row in self.facts(scope=scope)}
         known = own | {row.id: row for row in facts.current(facts.load(self.store, scope))}
-        candidates = (known if scope.session else own).values()  # a fact without a session is not that of a session
-        for row in candidates:
+        same_place = own  # a fact without a session is not that of a session
+        if scope.session:
+            same_place = known
+        for row in same_place.values():
             if row.type == type and row.content.casefold() == words.casefold():
                 return row
         draft = facts.read_statement(words, subject=subject, slot=slot)
@@ -343,9 +356,12 @@ class Memory:
         excluded: bool = True,
     ) -> int:
         """Exclude messages and facts from recall, or include them again, and return how many were found."""
-        messages = self.store.read_messages(Select(scope=scope, across=across, ids=tuple(ids))) if ids else []
-        chosen = [row for row in self.facts(scope=scope, across=across) if row.id in fact_ids] if fact_ids else []
-        return exclusion.exclude(self.store, [*messages, *chosen], excluded=excluded, time=self.clock())
+        rows: list[MessageRow | FactRow] = []
+        if ids:
+            rows += self.store.read_messages(Select(scope=scope, across=across, ids=tuple(ids)))
+        if fact_ids:
+            rows += [row for row in self.facts(scope=scope, across=across) if row.id in fact_ids]
+        return exclusion.exclude(self.store, rows, excluded=excluded, time=self.clock())
 
     def exclusions(self, *, scope: Scope, across: Across = True) -> exclusion.Exclusions:
         """Return the messages and facts that recall leaves out."""
@@ -437,9 +453,10 @@ class Memory:
             matches = [row for row in known if row.id == fact_id]
             if not matches and len(fact_id) >= MIN_ID_CHARS:
                 matches = [row for row in known if row.id.startswith(fact_id)]
-            if len(matches) != 1:
-                what = "is the beginning of several ids" if matches else "is not a fact that holds"
-                raise InputError(f"{fact_id} {what}: see `holdfast facts`")
+            if not matches:
+                raise InputError(f"{fact_id} is not a fact that holds: see `holdfast facts`")
+            if len(matches) > 1:
+                raise InputError(f"{fact_id} is the beginning of several ids: see `holdfast facts`")
             found[matches[0].id] = matches[0]
         if len(found) <= 1:
             raise InputError("name at least two facts that both hold")
@@ -535,14 +552,20 @@ class Memory:
         switch = find_recall_switch(self.settings, automatic=automatic)
         if switch:
             return Recall(reason=switch)
+        if now is None:
+            now = self.clock()
+        if across is None:
+            across = self.reach_of(scope)
+        if shown is None:
+            shown = NOTHING_SHOWN
         query = build_query(
             self.settings,
             texts,
             scope=scope,
-            now=self.clock() if now is None else now,
-            across=self.reach_of(scope) if across is None else across,
+            now=now,
+            across=across,
             cap=cap,
-            shown=NOTHING_SHOWN if shown is None else shown,
+            shown=shown,
             automatic=automatic,
             facts=facts,
             max_facts=max_facts,
@@ -594,13 +617,19 @@ class Memory:
         from holdfast.memory.overview import make_overview  # noqa: PLC0415 - see above
 
         recall = self.settings.recall
+        if cap is None:
+            cap = min(recall.overview_tokens, recall.hard_cap_tokens)
+        has_sessions = True
+        if across is None:  # facts are those of the project in any case, sessions only as `reach_of` says
+            across = True
+            has_sessions = self.reach_of(scope)
         return make_overview(
             self.store,
             scope,
-            cap=min(recall.overview_tokens, recall.hard_cap_tokens) if cap is None else cap,
+            cap=cap,
             marks=self.marks,
-            across=True if across is None else across,
-            has_sessions=self.reach_of(scope) if across is None else True,
+            across=across,
+            has_sessions=has_sessions,
             has_own=has_own,
             archive_tool=archive_tool,
             standing=standing,
@@ -611,7 +640,7 @@ class Memory:
         """Answer a query, and note what the search had to do without."""
         from holdfast.memory.recall import recall  # noqa: PLC0415 - see above
 
-        if query.seconds is not None and not self._is_warm:
+        if query.seconds is not None and not self._is_warm:  # the deadline of a recall is not for loading
             self._load_index(query.scope)
         warnings: tuple[str, ...] = ()
         is_chosen = self.settings.embedding.provider == "none"  # by the user: not worth a warning in every report
@@ -625,7 +654,8 @@ class Memory:
             marks = UNKEPT
             warnings = (*warnings, f"the block will not be recognised when it comes back: {error}")
         result = recall(self.store, query, marks=marks, embedder=self.embedder, timer=self.timer)
-        gaps = map(str, self.gaps(query.scope, across=query.across or True))
+        across: Across = query.across or True  # facts of the agent's other sessions are read in any case
+        gaps = map(str, self.gaps(query.scope, across=across))
         return replace(result, warnings=(*warnings, *result.warnings, *gaps))
 
     def _load_index(self, scope: Scope) -> None:
@@ -640,14 +670,19 @@ class Memory:
         if self.embedder is not None and not isinstance(behind_cache(self.embedder), RemoteEmbedder):
             with suppress(EmbeddingError):  # the query reports it
                 self.embedder.embed(["-"], kind="query")
-        space = None if self.embedder is None else self.embedder.space
-        vector = None if space is None else np.eye(1, space.dimension, dtype=np.float32)[0]
-        self.store.search(SearchQuery(scope=scope, terms={}, vector=vector, space=space))
+        search = SearchQuery(scope=scope, terms={})
+        if self.embedder is not None:  # any vector loads those of the index
+            space = self.embedder.space
+            vector = np.eye(1, space.dimension, dtype=np.float32)[0]
+            search = replace(search, vector=vector, space=space)
+        self.store.search(search)
         self._is_warm = True
 
     def scores(self, texts: Sequence[str], *, scope: Scope) -> dict[int, float]:
         """Score the messages of a session by the words that they share with a question; 0 is left out."""
-        counts = Counter(term for text in texts for term in terms(text))
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(terms(text))
         weights = {term: float(count) for term, count in counts.items()}
         found = self.store.search(SearchQuery(scope=scope, terms=weights, limit=_MAX_SCORED))
         best: dict[int, float] = {}
@@ -669,24 +704,28 @@ class Memory:
         if self.embedder is None:
             return self.choice.reasons
         waiting = self.waiting()
+        if not waiting:
+            return ()
         name = self.embedder.space.name
-        rest = "have no vectors of {} yet and are found by their words"
+        rest = f"have no vectors of {name} yet and are found by their words"
         if waiting == 1:
-            rest = "has no vectors of {} yet and is found by its words"
-        note = f"{plural(waiting, 'passage')} {rest.format(name)}: `holdfast reindex`"
-        return (note,) if waiting else ()
+            rest = f"has no vectors of {name} yet and is found by its words"
+        return (f"{plural(waiting, 'passage')} {rest}: `holdfast reindex`",)
 
     def stats(self, *, readers: Collection[str] = ()) -> Stats:
         """Count what memory contains, and list what is missing. `readers` of facts have a model of their own."""
         from holdfast.memory.learning_state import read_state  # noqa: PLC0415 - see above
 
-        embedder = self.embedder
-        embedded = self.store.embedded(embedder.space) if embedder is not None else 0
+        embedder_name: str | None = None
+        embedded = 0
+        if self.embedder is not None:
+            embedder_name = self.embedder.space.name
+            embedded = self.store.embedded(self.embedder.space)
         return Stats(
             path=self.store.place,
             **cast("dict[str, Any]", self.store.counts()),
             embedded=embedded,
-            embedder=embedder.space.name if embedder is not None else None,
+            embedder=embedder_name,
             warnings=(*self.choice.reasons, *map(str, self.store.gaps)),
             learning=read_state(self.store, self.settings, now=self.clock(), readers=readers),
         )
