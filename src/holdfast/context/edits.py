@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import takewhile
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -87,14 +86,16 @@ def make_items(messages: Sequence[Message], numbers: Sequence[int], *, count: To
     """Count messages, and give them their numbers in the archive."""
     items: list[Item] = []
     for message, number in zip(messages, numbers, strict=True):
-        kind: ItemKind = "system" if message.role == "system" else "message"
+        kind: ItemKind = "message"
+        if message.role == "system":
+            kind = "system"
         items.append(Item(message=message, id=number, tokens=count_message(message, count=count), kind=kind))
     return items
 
 
 def tokens(items: Iterable[Item]) -> int:
     """Return the tokens of a window."""
-    return sum([item.total for item in items])
+    return sum([item.total for item in items])  # a list: it is asked many times in a turn, and a generator is slower
 
 
 # --- changes -----------------------------------------------------------------
@@ -267,6 +268,7 @@ def in_force(edits: Sequence[Edit], *, limit: int) -> tuple[Edit, ...]:
                 too_small = edit.change.limit
             for number in edit.ids:
                 prune_limits[number] = max(too_small, prune_limits.get(number, 0))
+    # From the newest to the oldest: whether an edit holds depends on the cuts after it.
     held: list[Edit] = []
     is_cut = False
     is_begun = False
@@ -301,7 +303,12 @@ def needs_overview(items: Iterable[Item], edits: Iterable[Edit], *, is_first: bo
     """
     if any(item.overview is not None or item.kind == "overview" for item in items):
         return False
-    return is_first or any(begins_window(edit) or isinstance(edit.change, OverviewAdded | Forgotten) for edit in edits)
+    if is_first:
+        return True
+    for edit in edits:
+        if begins_window(edit) or isinstance(edit.change, OverviewAdded | Forgotten):
+            return True
+    return False
 
 
 def lost_overview(edits: Collection[Edit]) -> bool:
@@ -435,7 +442,13 @@ def apply(items: Sequence[Item], edits: Iterable[Edit]) -> tuple[Item, ...]:
         return tuple(items)
     if outcome.is_addition:  # the usual case: most items are not changed at all
         named = {*outcome.blocks, *outcome.overviews, *outcome.changed, *outcome.pinned}
-        return tuple([outcome.render(item) if item.id in named else item for item in items])
+        rendered: list[Item] = []
+        for item in items:
+            if item.id in named:
+                rendered.append(outcome.render(item))
+            else:
+                rendered.append(item)
+        return tuple(rendered)
     window = [outcome.render(item) for item in items if outcome.keeps(item)]
     if outcome.summary:
         window.insert(_count_leading(window, "system"), outcome.summary)
@@ -490,7 +503,12 @@ def drop_forgotten(history: Sequence[Item]) -> Sequence[Item]:
 
 
 def _count_leading(items: Iterable[Item], *kinds: ItemKind) -> int:
-    return sum(1 for _ in takewhile(lambda item: item.kind in kinds, items))
+    count = 0
+    for item in items:
+        if item.kind not in kinds:
+            break
+        count += 1
+    return count
 
 
 def _make_item(text: str, *, kind: ItemKind, cost: int) -> Item:

@@ -143,7 +143,8 @@ def plan_edits(
         items, standing, pruning=settings.pruning, window=budget.window, idle=idle, tool=tool, count=count
     )
     pruned = Plan(items).add(pruning_edits)
-    rooms = [0]  # for a block
+    # The room that is kept for a block, in the order in which it is tried.
+    rooms = [0]
     if is_recalling and not _has_block(items):
         rooms = [budget.small_recall, 0]
     usual = budget.prompt
@@ -202,6 +203,7 @@ def _shorten_results(plan: Plan, standing: Sequence[Edit], rules: Rules) -> Plan
         if span.protected and not span.must_stay:
             optional += span.items
             taken += span.tokens
+    # `_limit_protected` protects no more than half of this room.
     excess = taken - _find_optional_room(spans, limit=rules.budget.safe_limit) // 2
     return plan.add(_shrink(optional, (*standing, *plan.edits), rules, excess=excess))
 
@@ -297,16 +299,22 @@ def trim(
     settings = rules.settings.trim
     if not goes_deep and _fits(items, rules.usual, budget):
         return ()
+
+    # What has to stay, and whether that fits at all.
     spans = _group_spans(items, rules)
     if rules.is_sharing:
         spans = _limit_protected(spans, limit=budget.safe_limit)
-    max_limit = (budget.ceiling if attempt.shortens_reply else budget.prompt) - reserved
+    max_limit = budget.prompt - reserved
+    if attempt.shortens_reply:
+        max_limit = budget.ceiling - reserved
     needed = _protected_tokens(spans)
     if attempt.yields and needed > max_limit:
         spans = _yield_largest(spans, excess=needed - budget.prompt + reserved)
         needed = _protected_tokens(spans)
     if needed > max_limit:
         raise WindowTooSmallError(needed=needed, limit=budget.window, room=max_limit)
+
+    # `limit` is what the window must not exceed now, and `left` what a cut is measured from.
     if needed <= rules.usual:
         limit = rules.usual
         left = rules.usual
@@ -319,6 +327,9 @@ def trim(
         left = max_limit
     if not goes_deep and _fits(items, limit, budget):
         return ()
+
+    # How far down the cut goes: well below the limit, so that the next one is far away, but not below what is
+    # protected, and not by more than half of what could go.
     fixed = needed
     if rules.is_sharing:
         fixed = _fixed_tokens(spans)
@@ -329,6 +340,8 @@ def trim(
     target = max(left - int(depth * budget.window), (fixed + left) // 2, needed)
     if goes_deep and _fits(items, target, budget):
         return ()
+
+    # Which messages go. Without recall nothing brings back one that was not relevant today, so the oldest go.
     known: Mapping[int, float] = {}
     if rules.is_recalling and len(rules.query.strip()) >= settings.min_query_chars:
         known = scores()
@@ -338,7 +351,9 @@ def trim(
         excess += step
     elif step > 0:  # in whole steps: the next request makes the same cut again until it needs one step more
         excess = step * (excess // step + 1)
-    oldest = _OLDEST if rules.is_recalling else _LAST_RESORT
+    oldest = _OLDEST
+    if not rules.is_recalling:
+        oldest = _LAST_RESORT
     return (_make_cut(items, spans, known, excess=excess, limit=budget.safe_limit, oldest=oldest),)
 
 
@@ -432,7 +447,9 @@ def _make_cut(
         removed.update(item.id for item in span.items)
         excess -= span.tokens
         if reason == _NOTHING_LEFT:
-            reason = _LEAST_RELEVANT if best else oldest
+            reason = oldest
+            if best:
+                reason = _LEAST_RELEVANT
     cut = [item for item in items if item.id in removed]
     relevance = None
     if reason == _LEAST_RELEVANT:
@@ -459,11 +476,9 @@ def _make_relevance(
         if item.id in scores:
             listed.append((item.id, round(scores[item.id], 2)))
     listed.sort(key=lambda pair: pair[1], reverse=True)
-    return Relevance(
-        scores=tuple(listed[:MAX_LISTED_SCORES]),
-        least_kept=None if least_kept is None else round(least_kept, 2),
-        best=round(best, 2),
-    )
+    if least_kept is not None:
+        least_kept = round(least_kept, 2)
+    return Relevance(scores=tuple(listed[:MAX_LISTED_SCORES]), least_kept=least_kept, best=round(best, 2))
 
 
 def added_tokens(grouped: Iterable[Unit]) -> int:
@@ -493,8 +508,7 @@ def protected_items(items: Sequence[Item], rules: Rules, *, must_stay: bool = Fa
     """Return the items that are trimmed only if they do not fit; with `must_stay` those that are never trimmed."""
     kept: list[Item] = []
     for span in _group_spans(items, rules):
-        is_kept = span.must_stay if must_stay else span.protected
-        if is_kept:
+        if span.must_stay or (span.protected and not must_stay):
             kept += span.items
     return kept
 
@@ -687,9 +701,12 @@ MIN_OVERVIEW: Final = 100
 
 def overview_room(items: Sequence[Item], budget: Budget, *, cap: int) -> int:
     """Return how many tokens an overview may take; 0 if there is not enough room for one."""
-    left = budget.prompt - tokens(items) - added_tokens_of([item.message for item in items]) - budget.small_recall
+    taken = tokens(items) + added_tokens_of([item.message for item in items])
+    left = budget.prompt - taken - budget.small_recall
     room = min(cap, int(OVERVIEW_SHARE * budget.recall), left)
-    return room if room >= min(cap, MIN_OVERVIEW) else 0
+    if room < min(cap, MIN_OVERVIEW):
+        return 0
+    return room
 
 
 def place_overview(
@@ -706,12 +723,15 @@ def place_overview(
 
     `ids` are the archived messages that it quotes, `facts` and `sessions` the ids of its facts and sessions.
     """
+    cost = count(text)
+    if into is None:
+        cost += MESSAGE_TOKENS
     return Edit(
         change=OverviewAdded(text=text, into=into, facts=tuple(facts), sessions=tuple(sessions)),
         ids=tuple(ids),
         reason=reason,
         tokens_before=0,
-        tokens_after=count(text) + (MESSAGE_TOKENS if into is None else 0),
+        tokens_after=cost,
     )
 
 

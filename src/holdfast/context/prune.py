@@ -52,14 +52,18 @@ def prune(
     pruner = _Pruner(pruning, count, tool)
     candidates = pruner.candidates(items, edits, within=_prunable_range(items, pruning.keep_last_assistants))
     if mode == "aggressive":
-        cleared = [pruner.clear(one) for one in candidates]
-        return _make_edits([step for step in cleared if step is not None], mode)
+        cleared: list[_Step] = []
+        for one in candidates:
+            step = pruner.clear(one)
+            if step is not None:
+                cleared.append(step)
+        return _make_edits(cleared, mode)
     total = tokens(items)
     if total < pruning.soft_trim_ratio * window:
         return ()
     without_images = [one for one in candidates if not one.images]
     min_saved = 0.0
-    if mode != "cache-ttl":
+    if mode != "cache-ttl":  # there the cache is cold by now, and nothing is lost
         min_saved = MIN_SAVED_SHARE * window
     steps = pruner.plan_by_fill(without_images, total=total, window=window, extra=min_saved)
     if sum(step.saved for step in steps) < min_saved:
@@ -134,7 +138,10 @@ def shrink_results(
     for one in candidates:
         if excess <= 0:
             break
-        step = pruner.clear(one) if clear else pruner.soften(one)
+        if clear:
+            step = pruner.clear(one)
+        else:
+            step = pruner.soften(one)
         if step is not None:
             excess -= step.saved
             steps.append(_Step(one, structs.replace(step.change, limit=limit), step.saved))
