@@ -52,9 +52,11 @@ _MAX_SEARCHED: Final = 200
 _MAX_REQUEST: Final = 1_500
 """The maximum characters of the last request. A longer one contains pasted text."""
 _MAX_GOAL: Final = 400
+"""The maximum characters of a goal."""
 _MAX_QUESTION: Final = 160
+"""The maximum characters of a request in the list of turns."""
 _MAX_ANSWER: Final = 240
-"""The maximum characters of a goal, and of a request and an answer in the list of turns."""
+"""The maximum characters of an answer in the list of turns."""
 _MAX_OPEN_GOALS: Final = 2
 """The maximum number of open requests under the goal."""
 _MAX_DONE: Final = 8
@@ -129,11 +131,13 @@ def outline(
     `kept` are the messages after these, which stay in the window: a request may be finished there.
     """
     old: dict[str, list[str]] = defaultdict(list, parse(without_lists(previous)))
+    # The last turn may end in what is kept. Without its end, finished work would be listed as open.
     end = _end_turn(kept)
     turns = split_turns([*messages, *end])
-    newest = (split_turns(kept[len(end) :]) or turns)[-1:]
+    later_turns = split_turns(kept[len(end) :])
+    newest = (later_turns or turns)[-1:]
     is_waiting = any(turn.is_finished for turn in newest)
-    known = _Known(turns, activity, old, request, is_waiting=is_waiting)
+    known = _Sources(turns, activity, old, request, is_waiting=is_waiting)
     names = list_identifiers(messages[-_MAX_SEARCHED:], limit=_MAX_NEW_NAMES)
     earlier: dict[str, None] = {}  # the lines under headings that are not ours, each once
     for title, old_lines in old.items():
@@ -193,7 +197,7 @@ def _nest(parent: Section, *children: Section) -> tuple[Section, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _Sources:
     """The sources of a digest's sections.
 
     Attributes:
@@ -236,9 +240,10 @@ class _Known:
         first = list(old[-1:])
         if not first:
             tasks = [turn for turn in self.turns if _is_task(turn)]
-            others = [turn for turn in self.turns if not _is_short(turn.request) and not states_only(turn.request)]
-            first = [one_line(turn.request, _MAX_GOAL) for turn in (tasks or others)[:1]]
-        return list(dict.fromkeys([*goals[:_MAX_OPEN_GOALS], *first]))
+            if not tasks:
+                tasks = [turn for turn in self.turns if not _is_short(turn.request) and not states_only(turn.request)]
+            first = [one_line(turn.request, _MAX_GOAL) for turn in tasks[:1]]
+        return list(dict.fromkeys([*goals[:_MAX_OPEN_GOALS], *first]))  # each once
 
     def list_done(self) -> list[str]:
         """List the finished turns. The end of one that the previous summary lists with its reply is left out.
@@ -246,7 +251,10 @@ class _Known:
         So is a statement with a reply such as "OK": it is in another list, with what was said about it later.
         """
         found: list[str] = []
-        turns = [turn for turn in self.turns if not (states_only(turn.request) and _is_short(turn.answer))]
+        turns: list[Turn] = []
+        for turn in self.turns:
+            if not states_only(turn.request) or not _is_short(turn.answer):
+                turns.append(turn)
         for line in _log_turns(turns, is_finished=True):
             reply = line.removeprefix(_GOING_ON)
             is_known = reply != line and any(old.endswith(reply) for old in self.old[_DONE])
@@ -306,10 +314,14 @@ def _is_task(turn: Turn) -> bool:
 def _log_turns(turns: Iterable[Turn], *, is_finished: bool) -> list[str]:
     lines: list[str] = []
     for turn in turns:
-        if turn.is_finished is is_finished:
-            line = _log_finished(turn) if is_finished else _log_unfinished(turn)
-            if line:
-                lines.append(line)
+        if turn.is_finished is not is_finished:
+            continue
+        if is_finished:
+            line = _log_finished(turn)
+        else:
+            line = _log_unfinished(turn)
+        if line:
+            lines.append(line)
     return lines
 
 

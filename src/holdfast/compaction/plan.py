@@ -175,6 +175,7 @@ def plan_compaction(
     room = budget.prompt - cap - sum(item.tokens for item in items if item.kind == "system")
     max_kept = min(settings.keep_recent_tokens, budget.history)
     keep, cut = region.find_cut(max_kept=max_kept, room=room, force=force, sent=sent)
+    # The next reply answers the request of a running turn. If it is before the cut, it stays and takes room of the rest.
     request = region.find_running_request()
     if request is not None and request < cut:
         region.spans[request] = replace(region.spans[request], stays=True)
@@ -314,8 +315,13 @@ def _make_plan(
     count: TokenCounter,
 ) -> CompactionPlan:
     gone = (*dropped, *history, *prefix)
-    kept = _without(items, gone)
+    gone_ids = {item.id for item in gone}
+    kept: list[Item] = []  # the previous summary is not: it becomes part of the new one
+    for item in items:
+        if item.kind == "system" or (item.kind == "message" and item.id not in gone_ids):
+            kept.append(item)
     numbered = [item for item in kept if item.kind == "message" and item.id]
+    # Signed thinking is only valid after the history that it was written for.
     thinking_removed: dict[int, int] = {}
     for item in numbered:
         left = without_thinking(item.message)
@@ -351,12 +357,6 @@ def _make_plan(
         oversized=(*too_large_to_read, *too_large_to_keep),
         thinking_removed=tuple(thinking_removed.items()),
     )
-
-
-def _without(items: Sequence[Item], gone: Sequence[Item]) -> list[Item]:
-    """Keep the system prompt and the other messages; the previous summary becomes part of the new one."""
-    ids = {item.id for item in gone}
-    return [item for item in items if item.kind == "system" or (item.kind == "message" and item.id not in ids)]
 
 
 def find_request(items: Sequence[Item]) -> str:

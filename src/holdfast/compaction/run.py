@@ -47,21 +47,28 @@ class Compaction:
 
     def to_json(self) -> dict[str, Any]:
         """Return the compaction as JSON. `details` are the fields of a session file, in its spelling."""
-        first = self.plan.first_kept
-        summary = self.summary
-        return {
+        data: dict[str, Any] = {
             "outcome": self.plan.outcome,
             "reason": self.plan.reason,
-            "summary": summary.text if summary else None,
-            "first_kept": first.message.id if first else None,
+            "summary": None,
+            "first_kept": None,
             "tokens_before": self.tokens_before,
             "tokens_after": self.tokens_after,
             "summarised": len(self.plan.summarised),
-            "rung": summary.rung if summary else None,
-            "calls": summary.calls if summary else 0,
-            "details": dict(summary.details) if summary else None,
+            "rung": None,
+            "calls": 0,
+            "details": None,
             "warnings": list(self.warnings),
         }
+        first = self.plan.first_kept
+        if first is not None:
+            data["first_kept"] = first.message.id
+        if self.summary is not None:
+            data["summary"] = self.summary.text
+            data["rung"] = self.summary.rung
+            data["calls"] = self.summary.calls
+            data["details"] = dict(self.summary.details)
+        return data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,13 +124,19 @@ class Writer:
         if result is not None and result.text.strip():
             summary = self._take_summary(plan, result)
         else:
+            window_tokens = limits.window
+            if self.model is not None:
+                window_tokens = self.model.context_tokens
+            sleep: Callable[[float], object] = time.sleep
+            if cancel is not None:  # a wait between two tries ends when the compaction is cancelled
+                sleep = cancel.wait
             summary = Summariser(
                 plan=plan,
                 model=self.model,
                 settings=self.settings.compaction,
-                window_tokens=self.model.context_tokens if self.model else limits.window,
+                window_tokens=window_tokens,
                 clock=time.monotonic,
-                sleep=cancel.wait if cancel else time.sleep,
+                sleep=sleep,
                 instructions=instructions,
                 cancel=cancel,
                 on_progress=on_progress,

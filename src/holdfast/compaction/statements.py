@@ -55,13 +55,13 @@ MAX_LINES: Final = 300
 MAX_NEAR: Final = 8
 """The number of statements that a sentence is compared with: those that have most in common with it."""
 MIN_WEAK_SHARE: Final = 0.3
-"""The share of a statement that a later sentence must have to be about the same thing, if it has a weak sign,"""
+"""The share of a statement that a later sentence must have to be about the same thing, if it has a weak sign."""
 MIN_SHARE: Final = 0.4
-"""and if it has none."""
+"""The same if it has no sign."""
 MAX_RARE: Final = 2
-"""A word in no more sentences than this is rare,"""
+"""A word in no more sentences than this is rare."""
 MAX_RARE_SHARE: Final = 0.02
-"""or in no more than this share of them."""
+"""A word in no more than this share of all sentences is rare too."""
 _LIST_MARK: Final = re.compile(r"\s*(?:(?:[-*+•]|\d{1,3}[.)])\s+)?")
 _HIRAGANA: Final = re.compile("[\u3041-\u309f]")
 _PASTED: Final = re.compile(r"[│┃]|^(?:File \"|E\s+\w*Error\b|\S+:\d+:\d+:\s)|^\w+: \w+Error\b")
@@ -69,7 +69,7 @@ _DIGIT: Final = re.compile(r"\d")
 
 
 @dataclass(frozen=True)
-class Said:
+class Sentence:
     """A sentence of a conversation.
 
     Attributes:
@@ -124,20 +124,22 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class ListLine:
     """A line of a list: a statement, and what was said later about the same thing."""
 
     kind: Kind
-    parts: tuple[Said, ...]
+    parts: tuple[Sentence, ...]
     mark: str = "- "
 
     @classmethod
-    def read(cls, line: str, kind: Kind) -> Stated:
+    def read(cls, line: str, kind: Kind) -> ListLine:
         """Read a line of an earlier summary."""
         found = _LIST_MARK.match(line)
-        mark = found[0] if found else ""
+        mark = ""
+        if found is not None:
+            mark = found[0]
         first, *later = line[len(mark) :].split(LATER)
-        parts = [Said(first), *(Said(part.removesuffix(")")) for part in later)]
+        parts = [Sentence(first), *(Sentence(part.removesuffix(")")) for part in later)]
         return cls(kind, tuple(parts), mark)
 
     @property
@@ -146,7 +148,7 @@ class Stated:
         first, *later = [part.text for part in self.parts]
         return self.mark + first + "".join(f"{LATER}{text})" for text in later)
 
-    def add(self, said: Said) -> Stated:
+    def add(self, said: Sentence) -> ListLine:
         """Write a later sentence behind the others. What is said again is moved there."""
         first, *later = [part for part in self.parts if part.text != said.text] or [said]
         if first is said:
@@ -157,10 +159,17 @@ class Stated:
 def list_stated(old: Mapping[Kind, Sequence[str]], messages: Iterable[Message]) -> dict[Kind, tuple[str, ...]]:
     """List what an earlier summary states, and what messages state, the newest last."""
     said = read_messages(messages)
-    lines = [Stated.read(line, kind) for kind, lines in old.items() for line in lines]
-    listed = _Listed(_count_words([*(part for line in lines for part in line.parts), *said]))
-    for line in lines:
-        listed.put(line)
+    old_lines: list[ListLine] = []
+    every: list[Sentence] = []
+    for kind, lines in old.items():
+        for line in lines:
+            stated = ListLine.read(line, kind)
+            old_lines.append(stated)
+            every += stated.parts
+    every += said
+    listed = _Listed(_count_words(every))
+    for stated in old_lines:
+        listed.put(stated)
     for one in said:
         listed.take(one)
     found: dict[Kind, list[str]] = {"rule": [], "decision": [], "value": []}
@@ -169,19 +178,27 @@ def list_stated(old: Mapping[Kind, Sequence[str]], messages: Iterable[Message]) 
     return {kind: tuple(dict.fromkeys(lines)) for kind, lines in found.items()}
 
 
-def read_messages(messages: Iterable[Message]) -> list[Said]:
+def read_messages(messages: Iterable[Message]) -> list[Sentence]:
     """List the sentences of the user, and those of the assistant that decide, correct or conclude something."""
-    found: list[Said] = []
+    found: list[Sentence] = []
     for message in messages:
+        if message.role not in {"user", "assistant"}:
+            continue
+        is_by_user = message.role == "user"
         text = own_words(message)
-        if message.role not in {"user", "assistant"} or (message.role == "user" and len(text) > MAX_MESSAGE):
+        if is_by_user and len(text) > MAX_MESSAGE:
             continue
         before = ""
         for sentence in signals.list_statements([text]):
-            is_by_user = message.role == "user"
-            kind = find_kind(sentence) if is_by_user else find_conclusion(sentence)
-            if kind or (is_by_user and not _is_pasted(sentence) and not sentence.endswith(("?", "？"))):
-                found.append(Said(sentence, before, kind, is_by_user))
+            if is_by_user:
+                kind = find_kind(sentence)
+                # Any other sentence of the user may be a correction.
+                is_needed = kind is not None or not (_is_pasted(sentence) or sentence.endswith(("?", "？")))
+            else:
+                kind = find_conclusion(sentence)
+                is_needed = kind is not None
+            if is_needed:
+                found.append(Sentence(sentence, before, kind, is_by_user))
             before = sentence
     return found
 
@@ -191,7 +208,7 @@ def find_conclusion(sentence: str) -> Kind | None:
 
     "I use the body instead of the header" says what was done: it corrects nothing.
     """
-    if _is_pasted(sentence) or sentence.endswith(("?", "？")) or len(Said(sentence).content) < MIN_CONTENT:
+    if _is_pasted(sentence) or sentence.endswith(("?", "？")) or len(Sentence(sentence).content) < MIN_CONTENT:
         return None
     is_explicit = signals.classify_sentence(sentence) in {"decision", "correction"}
     if is_explicit or signals.has_signal(sentence, "decision", "choice", "conclusion"):
@@ -209,12 +226,9 @@ def find_kind(sentence: str) -> Kind | None:
         return "value"
     if _is_pasted(sentence):
         return None
-    is_explicit = signals.classify_sentence(sentence) is not None
-    if (
-        is_explicit
-        or signals.has_signal(sentence, "decision", "choice", "correction", "conclusion")
-        or is_correction(sentence)
-    ):
+    if signals.classify_sentence(sentence) is not None:
+        return "decision"
+    if signals.has_signal(sentence, "decision", "choice", "correction", "conclusion") or is_correction(sentence):
         return "decision"
     if signals.has_signal(sentence, "request") or not is_statement(sentence):
         return None
@@ -226,7 +240,9 @@ def find_kind(sentence: str) -> Kind | None:
     if claim.values and is_plain(sentence) and len(sentence) <= MAX_SHORT:  # "Deploys need two reviewers."
         return "value"
     has_name = bool(claim.proper) or bool(find_identifiers([sentence], limit=1))
-    return "value" if has_name and (is_plain(sentence) or sentence.casefold().startswith(("we ", "our "))) else None
+    if has_name and (is_plain(sentence) or sentence.casefold().startswith(("we ", "our "))):
+        return "value"
+    return None
 
 
 def _is_pasted(sentence: str) -> bool:
@@ -236,13 +252,15 @@ def _is_pasted(sentence: str) -> bool:
 
 def states_only(text: str) -> bool:
     """Tell whether a text of the user has statements and nothing else, such as a task or a question."""
-    kinds: set[Kind | None] = set()
+    has_statements = False
     for sentence in signals.sentences(text):
-        kinds.add(None if signals.has_signal(sentence, "request") else find_kind(sentence))
-    return bool(kinds) and None not in kinds
+        if signals.has_signal(sentence, "request") or find_kind(sentence) is None:
+            return False
+        has_statements = True
+    return has_statements
 
 
-def _count_words(said: Sequence[Said]) -> Counter[str]:
+def _count_words(said: Sequence[Sentence]) -> Counter[str]:
     """Count the sentences that have each word."""
     every = {one.text: one for one in said}
     counts: Counter[str] = Counter()
@@ -257,7 +275,7 @@ class _Listed:
     """The statements so far, in order, and where their words and sentences are."""
 
     counts: Counter[str]
-    lines: dict[int, Stated] = field(default_factory=dict)
+    lines: dict[int, ListLine] = field(default_factory=dict)
     by_word: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     by_text: dict[str, int] = field(default_factory=dict)
     rarity: Rarity = field(init=False)
@@ -269,7 +287,7 @@ class _Listed:
         self.rarity = Rarity.of({word: math.log(1 + every / count) for word, count in self.counts.items()})
         self.max_rare = max(MAX_RARE, MAX_RARE_SHARE * every)
 
-    def put(self, stated: Stated) -> None:
+    def put(self, stated: ListLine) -> None:
         """Put a line at the end."""
         place = self.next_place
         self.next_place += 1
@@ -281,7 +299,7 @@ class _Listed:
             for word in part.content:
                 self.by_word[word].add(place)
 
-    def take(self, said: Said) -> None:
+    def take(self, said: Sentence) -> None:
         """Take in a sentence: behind what it may correct, instead of what it replaces, or as a line of its own.
 
         What a correction is about may be in the sentence before it: "Nora left. Write to Emil instead."
@@ -292,16 +310,16 @@ class _Listed:
         if is_after_short and said.has_sign and self._join(replace(said, text=f"{said.before} {said.text}")):
             return
         if said.kind:
-            self.put(Stated(said.kind, (said,)))
+            self.put(ListLine(said.kind, (said,)))
 
-    def _join(self, said: Said) -> bool:
+    def _join(self, said: Sentence) -> bool:
         """Write a sentence behind or instead of a statement; return whether there is one."""
         same = self.by_text.get(said.text)
         if same in self.lines:
             self.put(self.lines.pop(same).add(said))
             return True
         shares: dict[int, float] = {}
-        replaced: list[Stated] = []
+        replaced: list[ListLine] = []
         for place in self._find_near(said):
             line = self.lines[place]
             if self._replaces(line, said):
@@ -311,13 +329,13 @@ class _Listed:
             if share and (said.kind is None or len(line.parts) <= MAX_LATER):
                 shares[place] = share
         if replaced:
-            self.put(Stated(said.kind or replaced[-1].kind, (said,)))
+            self.put(ListLine(said.kind or replaced[-1].kind, (said,)))
         elif shares:
             best = max(shares, key=lambda place: (shares[place], place))
             self.put(self.lines.pop(best).add(said))
         return bool(replaced or shares)
 
-    def _find_near(self, said: Said) -> list[int]:
+    def _find_near(self, said: Sentence) -> list[int]:
         """Return the places of the lines that have most in common with a sentence, in order."""
         weights: dict[int, float] = defaultdict(float)
         for word in said.content:
@@ -327,7 +345,7 @@ class _Listed:
                 weights[place] += self.rarity.values.get(word, self.rarity.unknown)
         return sorted(nlargest(MAX_NEAR, weights, key=lambda place: (weights[place], place)))
 
-    def _replaces(self, line: Stated, said: Said) -> bool:
+    def _replaces(self, line: ListLine, said: Sentence) -> bool:
         """Tell whether a sentence of the user takes the place of a line without doubt."""
         later = said.claim
         if later is None or not said.is_by_user or not (later.is_change or later.is_ending):
@@ -337,7 +355,7 @@ class _Listed:
                 return False
         return True
 
-    def _compare(self, part: Said, said: Said) -> float:
+    def _compare(self, part: Sentence, said: Sentence) -> float:
         """Return the share of a statement that a later sentence has, if it may correct it; else 0."""
         shared = part.content & said.content
         if not shared:
@@ -358,4 +376,6 @@ class _Listed:
             return 0.0
         if contradict(part.claim, said.claim):
             return share
-        return share if share >= MIN_NUMBER_SHARE and may_contradict(part.claim, said.claim) else 0.0
+        if share >= MIN_NUMBER_SHARE and may_contradict(part.claim, said.claim):
+            return share
+        return 0.0

@@ -143,7 +143,7 @@ _Parts: TypeAlias = list[list[list[_Passage]]]
 """A history to summarise: parts whose summaries are merged at the end. A part is a list of chunks of units."""
 
 
-class _Made(NamedTuple):
+class _PartSummary(NamedTuple):
     """The summary of a part of history, and the way in which it was made."""
 
     text: str
@@ -227,6 +227,9 @@ class Summariser:
         if self.model is not None:
             made = self._summarise_parts()
         misses = Checklist()
+        rung: Rung = "digest"
+        if made is not None:
+            rung = made.rung
         if made is None:
             sections = list(chain.from_iterable(outline_plan(self.plan).values()))
         elif not self.settings.quality_guard.enabled:
@@ -239,7 +242,7 @@ class Summariser:
             text=text,
             framed=wrap_summary(text),
             tokens=tokens,
-            rung=made.rung if made else "digest",
+            rung=rung,
             calls=self.calls,
             misses=misses,
             warnings=tuple(dict.fromkeys(self.troubles)),
@@ -266,10 +269,10 @@ class Summariser:
 
     # --- the ways to summarise ---------------------------------------------------
 
-    def _summarise_parts(self) -> _Made | None:
+    def _summarise_parts(self) -> _PartSummary | None:
         """Summarise the history and the beginning of a split turn; None if every part is a digest."""
         plan = self.plan
-        made: list[_Made] = []
+        made: list[_PartSummary] = []
         text = plan.previous
         for stage, items in (("dropped", plan.dropped), ("history", plan.history)):
             if items:
@@ -284,12 +287,17 @@ class Summariser:
             return None
         worst: Rung = "full"
         for part in made:
-            rung: Rung = "partial" if part.rung == "digest" else part.rung  # another part is by the model
+            rung = part.rung
+            if rung == "digest":  # another part is by the model
+                rung = "partial"
             worst = max(worst, rung, key=RUNGS.index)
-        return _Made(text, worst)
+        return _PartSummary(text, worst)
 
-    def _summarise_part(self, stage: str, items: Sequence[Item], previous: str) -> _Made:
-        """Summarise a part of history after the previous summary; try one way after the other."""
+    def _summarise_part(self, stage: str, items: Sequence[Item], previous: str) -> _PartSummary:
+        """Summarise a part of history after the previous summary; try one way after the other.
+
+        If all of them fail, the one that got furthest is used, with a digest of what it left.
+        """
         units = [self._make_passage(span) for span in spans(items)]
         kept = without_lists(previous, and_turns=True)
         best = _Partial([kept])
@@ -301,14 +309,14 @@ class Summariser:
                 if finished.units > best.units:
                     best = finished
             else:
-                return _Made(text, rung)
+                return _PartSummary(text, rung)
             if self.hopeless:
                 break
         rest: list[Message] = []
         for unit in units[best.units :]:
             rest += unit.messages
         if not best.units:
-            return _Made(self._digest(rest, previous), "digest")
+            return _PartSummary(self._digest(rest, previous), "digest")
         texts = [text for text in best.texts if text]
         if rest:
             texts.append(
@@ -316,7 +324,7 @@ class Summariser:
                 " What follows was put together by rule.]"
             )
             texts.append(self._digest(rest, ""))
-        return _Made("\n\n".join(texts), "partial")
+        return _PartSummary("\n\n".join(texts), "partial")
 
     def _make_passage(self, span: Span) -> _Passage:
         """Render a unit for a summariser; of one that would fill its window, only the beginning and the end."""
@@ -373,7 +381,9 @@ class Summariser:
         total = sum(len(part) for part in parts)
         step = 0
         for part in parts:
-            so_far = "" if is_merged else previous
+            so_far = previous
+            if is_merged:  # the previous summary goes into the merge, so that it is not in every part
+                so_far = ""
             finished.texts.append("")
             for chunk in part:
                 step += 1
@@ -493,6 +503,7 @@ class Summariser:
             raise
         except ModelError as error:
             self.troubles.append(str(error))
+            # Whatever is sent next would meet the same refusal, or the same rate limit.
             if isinstance(error, ModelRefusedError | ModelBusyError):
                 self.hopeless = str(error)
             raise _NoAnswerError(str(error)) from error

@@ -194,7 +194,7 @@ def pack(
     `after` come first and take their part of the room. `limit` is the maximum number of quotes. If `adaptive`, the
     minimum score rises with the tokens that are quoted already.
     """
-    packed = _Packed(known=[_plain(text) for text in known], adaptive=adaptive)
+    packed = _Packer(known=[_plain(text) for text in known], adaptive=adaptive)
     for quote in after:
         packed.add(quote)
     for passage, _, left in packed.choose(order, room=room, limit=limit):
@@ -211,7 +211,7 @@ def select_likely(
     order: Iterable[tuple[int, int, float]], *, room: float, after: Sequence[Quote] = (), adaptive: bool = False
 ) -> list[int]:
     """Return the passages that `pack` reads if none repeats another and each takes the typical number of tokens."""
-    packed = _Packed(adaptive=adaptive)
+    packed = _Packer(adaptive=adaptive)
     for quote in after:
         packed.add(quote)
     likely: list[int] = []
@@ -222,7 +222,7 @@ def select_likely(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Packed:
+class _Packer:
     """The quotes so far.
 
     Attributes:
