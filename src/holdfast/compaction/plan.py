@@ -175,7 +175,7 @@ def plan_compaction(
     room = budget.prompt - cap - sum(item.tokens for item in items if item.kind == "system")
     max_kept = min(settings.keep_recent_tokens, budget.history)
     keep, cut = region.find_cut(max_kept=max_kept, room=room, force=force, sent=sent)
-    # The next reply answers the request of a running turn. If it is before the cut, it stays and takes room of the rest.
+    # The next reply answers the request of a running turn. If it is before the cut, it stays, and less of the rest can.
     request = region.find_running_request()
     if request is not None and request < cut:
         region.spans[request] = replace(region.spans[request], stays=True)

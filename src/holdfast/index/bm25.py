@@ -20,6 +20,7 @@ from holdfast.index.columns import Columns
 from holdfast.index.postings import NO_OCCURRENCES, Postings
 from holdfast.search.arrays import Bools, Floats
 
+# The usual parameters of BM25: how soon more occurrences count for less, and how much the length of a text counts.
 K1: Final = 1.5
 B: Final = 0.75
 MAX_TERMS: Final = 48
@@ -63,7 +64,9 @@ class Corpus:
     def of(cls, columns: Columns, visible: Bools) -> Corpus:
         """Return the corpus of the visible passages."""
         total = int(np.count_nonzero(visible))
-        lengths = columns["length"] if total == columns.passages else columns["length"] * visible
+        lengths = columns["length"]
+        if total < columns.passages:
+            lengths = lengths * visible
         return cls(
             columns=columns,
             visible=visible,
@@ -242,7 +245,9 @@ def _select_terms(terms: Sequence[Term], corpus: Corpus) -> Sequence[Term]:
     The windows of other passages stay in the postings; nothing reads them.
     """
     if len(terms) > MAX_TERMS:
-        visible_windows = None if corpus.whole else corpus.visible.take(corpus.columns["passage"])
+        visible_windows = None
+        if not corpus.whole:
+            visible_windows = corpus.visible.take(corpus.columns["passage"])
         sizes: list[int] = []
         for term in terms:
             windows = term.postings.windows

@@ -32,7 +32,11 @@ def select_candidates(
     `eligible` ones may be ranked. `cosine` is that of every window. Of no more than `limit` visible passages all are
     chosen.
     """
-    best = None if cosine is None else _best_cosines(columns, cosine, centre)
+    best: Floats | None = None
+    nearest = np.zeros(1, np.float32)
+    if cosine is not None:
+        best = _best_cosines(columns, cosine, centre)
+        nearest = _nearest(columns, cosine, centre, eligible)
     if np.count_nonzero(visible) > limit:
         numbers = _shortlist(columns, keywords, best, visible, eligible, limit=limit, neighbours=neighbours)
     else:
@@ -45,14 +49,25 @@ def select_candidates(
     places = np.full(columns.passages + 1, -1, np.int32)
     places[numbers] = np.arange(len(numbers))
     top_session = keywords.sessions.max(initial=0) or np.float32(1)
-    total = columns.windows if visible.all() else int(np.count_nonzero(visible.take(columns["passage"])))
+    total = columns.windows
+    if not visible.all():
+        total = int(np.count_nonzero(visible.take(columns["passage"])))
+    embedded = 0
+    if centre is not None:
+        embedded = round(centre.known * total)
+    chosen_cosine: Floats | None = None
+    if best is not None:
+        chosen_cosine = best.take(numbers)
 
     def score_windows(places: Ints) -> WindowScores:
+        """Score the windows of some passages, by word and by vector. Only those that are quoted need it."""
         chosen = counts[places]
         starts = np.cumsum(chosen) - chosen
         windows = np.arange(chosen.sum()) + np.repeat(firsts[places] - starts, chosen)
-        cosines = None if cosine is None else cosine[windows]
-        return keywords.windows(windows, columns), cosines
+        words = keywords.windows(windows, columns)
+        if cosine is None:
+            return words, None
+        return words, cosine[windows]
 
     return Candidates(
         passages=numbers,
@@ -69,10 +84,10 @@ def select_candidates(
         share=keywords.share.take(numbers),
         together=keywords.together.take(numbers),
         session_keyword=keywords.sessions.take(columns["scope"].take(numbers)) / top_session,
-        cosine=None if best is None else best.take(numbers),
-        nearest=np.zeros(1, np.float32) if cosine is None else _nearest(columns, cosine, centre, eligible),
+        cosine=chosen_cosine,
+        nearest=nearest,
         total_windows=total,
-        embedded_windows=0 if centre is None else round(centre.known * total),
+        embedded_windows=embedded,
         score_windows=score_windows,
         rarity=keywords.rarity,
     )

@@ -82,14 +82,18 @@ class Index:
         numbers = _number_terms(query)
         terms = QueryTerms(numbers=list(numbers.values()), own=len(query.terms))
         request = self._postings.request(db, terms, self.columns)
-        space = None if query.vector is None else query.space
+        space: Space | None = None
+        vector = _NO_VECTOR
+        if query.vector is not None:
+            space = query.space
+            vector = query.vector
         new_vectors = self._find_vectors(db, space)
 
         # Read what was written since the last search.
         scopes.add(db, new_scopes)
         readable = np.zeros(len(scopes), np.bool_)
         readable[[number for (number,) in readable_scopes]] = True
-        if not self._apply_changes(changes):
+        if not self._apply_changes(changes):  # the tables were rewritten: what is kept here is outdated
             self._reset()
             return self.search(db, scopes, query)
 
@@ -97,11 +101,13 @@ class Index:
         corpus = self._make_corpus(readable)
         columns = corpus.columns
         chosen = self._postings.choose(db, terms, self.columns, self._unindexed, request)
-        matrix = self._open_matrix(db, space, new_vectors, None if corpus.whole else readable)
+        own_scopes = None  # for a reader who may see all of them, nothing has to be filtered
+        if not corpus.whole:
+            own_scopes = readable
+        matrix = self._open_matrix(db, space, new_vectors, own_scopes)
         visible_windows = None
         if matrix is not None and not corpus.whole:
             visible_windows = corpus.visible.take(self.columns["passage"])
-        vector = _NO_VECTOR if query.vector is None else query.vector
         if matrix is not None:
             matrix.prefetch(vector, windows=self.columns.windows, visible=visible_windows)
         postings = self._postings.read(chosen, self.columns)
@@ -178,7 +184,9 @@ class Index:
         if space is None or not 0 < self.columns.windows < db.max_loaded_windows:
             return {}
         loaded = self._loaded.get(space)
-        return db.find_vectors(space, after={} if loaded is None else loaded.last)
+        if loaded is None:
+            return db.find_vectors(space, after={})
+        return db.find_vectors(space, after=loaded.last)
 
     def _open_matrix(
         self, db: Database, space: Space | None, new_vectors: Mapping[str, Rows], readable: Bools | None
@@ -191,9 +199,13 @@ class Index:
             return None
         if self.columns.windows >= db.max_loaded_windows:
             self._loaded.clear()
-            scopes = None if readable is None else np.flatnonzero(readable).tolist()
+            scopes: list[int] | None = None
+            if readable is not None:
+                scopes = np.flatnonzero(readable).tolist()
             matrix = db.open_matrix(space, self.columns, scopes, self._opened.get(space))
-            self._opened = {} if matrix is None else {space: matrix}
+            self._opened.clear()
+            if matrix is not None:
+                self._opened[space] = matrix
             return matrix
         if space not in self._loaded:
             matrix, last = db.open_vectors(space)
@@ -208,7 +220,9 @@ class Index:
                 vectors = np.frombuffer(data, np.int8).reshape(-1, space.dimension)
                 loaded.matrix.store(int(first_window[passage]), vectors)
                 loaded.last[table] = number
-        return loaded.matrix if loaded.last else None
+        if not loaded.last:  # no table has a vector of this space
+            return None
+        return loaded.matrix
 
 
 # --- the query ------------------------------------------------------------------------
