@@ -88,8 +88,10 @@ def choose_job(memory: Memory, jobs: Iterable[Job], find_learner: Callable[[Scop
         if group not in held_back:
             held_back[group] = ""
             # A limit comes first: a model that failed and has no calls left waits for the limit, and reports say so.
-            if over := load_spending(store, job.scope.tenant).find_limit(memory.settings.knowledge, now=now):
-                held_back[group] = limit = over
+            over = load_spending(store, job.scope.tenant).find_limit(memory.settings.knowledge, now=now)
+            if over:
+                limit = over
+                held_back[group] = over
             elif load_pause(store, owner_of(job.scope.tenant), reader).until > now:
                 held_back[group] = "pause"
         if held_back[group]:
@@ -150,11 +152,16 @@ def run_job(
         memory.store.remove_jobs(Select(scope=job.scope, ids=(job.id,)))
         return Step(is_done=True)
     found = _extract(memory, job, rows, model=meter, cancel=cancel)
-    limit = meter.limit if meter is not None else ""
+    limit = ""
+    if meter is not None:
+        limit = meter.limit
     of_model = load_pause(memory.store, owner_of(job.scope.tenant), reader)
     answer = _Answer(failure=found.failure, calls=found.calls, is_unusable=found.is_unusable, is_read=not found.unread)
-    tries = MAX_TRIES if of_model.has_answered else 2 * MAX_TRIES
+    tries = MAX_TRIES
+    if not of_model.has_answered:
+        tries = 2 * MAX_TRIES
     warning = ""
+    # The messages are the cause: one that no answer fits must not hold up those after it.
     if found.unread and found.is_unusable and pause.failures + 1 >= tries:
         found = _extract(memory, job, rows, model=None, cancel=cancel)
         answer = replace(answer, is_left_to_rules=True)
@@ -163,7 +170,9 @@ def run_job(
     read = rows
     if found.unread:  # a model that fails in the middle has read what is before that
         read = [row for row in rows if row.id < min(found.unread)]
-    name = "" if model is None or answer.is_left_to_rules else model.name
+    name = ""
+    if model is not None and not answer.is_left_to_rules:
+        name = model.name
     if read and not _store(memory, job, found, read, start=start, model=name, answer=answer):
         return Step(found=found)  # the next step reads again what is left
     is_done = bool(read) and _is_done(memory, job, last=read[-1].id)
@@ -174,11 +183,14 @@ def run_job(
     if model is not None and not is_refused and not is_cancelled:
         failed = _record_pause(memory, job, pause, of_model, answer)
         warning = warning or failed
+    failure = ""
+    if found.unread:
+        failure = answer.failure
     return Step(
         found=found,
         messages=len(read),
         is_done=is_done,
-        failure=answer.failure if found.unread else "",
+        failure=failure,
         is_unusable=answer.is_unusable,
         limit=limit,
         warning=warning,
@@ -222,17 +234,20 @@ def _read_batch(memory: Memory, job: Job, *, start: int, model: Model | None, tr
     if model is None:
         select = Select(scope=job.scope, after=start, before=until + 1, limit=_BATCH_MESSAGES)
         return memory.store.read_messages(select)
-    room = min(MAX_BATCH, find_room(model)) >> (2 * min(tries, MAX_TRIES))
+    # A quarter with each failure: so it is found which message the model cannot answer about.
+    room = min(MAX_BATCH, find_room(model)) // 4 ** min(tries, MAX_TRIES)
     rows: list[MessageRow] = []
     last = start
-    while page := memory.store.read_messages(Select(scope=job.scope, after=last, before=until + 1, limit=_PAGE)):
+    while True:
+        page = memory.store.read_messages(Select(scope=job.scope, after=last, before=until + 1, limit=_PAGE))
+        if not page:
+            return rows
         for row in page:
             room -= measure(row.message)
             if rows and room < 0:
                 return rows
             rows.append(row)
         last = page[-1].id
-    return rows
 
 
 def _extract(

@@ -108,12 +108,15 @@ def make_overview(
                 lines.append(line)
                 best = overview
                 continue
-            are_sessions_full = are_sessions_full or section == "sessions"
+            if section == "sessions":
+                are_sessions_full = True
             if not lines:
                 smallest = min(smallest or overview.tokens, overview.tokens)
         if best.tokens > cap - MIN_LINE_TOKENS:  # further sessions need not be read
             break
-    return best if best.text else Overview(needed=smallest)
+    if not best.text:
+        return Overview(needed=smallest)
+    return best
 
 
 _Section: TypeAlias = Literal["standing", "tasks", "sessions"]
@@ -162,12 +165,15 @@ def _render(
 
 def past_session(line: SessionLine, *, has_number: bool = False) -> block.PastSession:
     """Return how a block shows a session, with the number of a message if a tool can show it."""
+    number = 0
+    if has_number:
+        number = line.number
     return block.PastSession(
         day=f"{local(line.time):%Y-%m-%d}",
         title=line.title,
         outcome=line.outcome,
         keys=line.keys,
-        number=line.number if has_number else 0,
+        number=number,
     )
 
 
@@ -269,7 +275,9 @@ def _keep_newest(rows: Iterable[FactRow]) -> list[FactRow]:
     """Keep the newest fact of each subject and property. A fact without a property stands for itself."""
     newest: dict[tuple[str, str, str], FactRow] = {}
     for row in rows:
-        key = (row.subject.casefold(), row.slot, "" if row.slot else row.id)
+        key = (row.subject.casefold(), row.slot, "")
+        if not row.slot:
+            key = (row.subject.casefold(), "", row.id)
         known = newest.get(key)
         if known is None or row.time >= known.time:
             newest[key] = row

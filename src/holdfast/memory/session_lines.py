@@ -21,9 +21,9 @@ from holdfast.store.base import MessageRow, Scope, Select, SessionSpan, Store
 Rank: TypeAlias = Callable[[str, str], float]
 """Scores a sentence of a role; 0 leaves it out."""
 MAX_OUTCOME_CHARS: Final = 120
-"""The longest outcome in a list of sessions,"""
+"""The longest outcome in a list of sessions."""
 MAX_KEY_CHARS: Final = 200
-"""and the longest sentence of a session that was asked for."""
+"""The longest sentence of a session that was asked for."""
 _ECHO: Final = "echo"
 """The model that only repeats what it would have sent: nothing came of that."""
 _LAST_READ: Final = 24
@@ -122,20 +122,30 @@ def describe_period(
 def _make_line(
     span: SessionSpan, title: Sentence | None, rows: Sequence[MessageRow], *, time: int, max_chars: int
 ) -> SessionLine | None:
-    known = title.text if title is not None else ""
+    known = ""
+    if title is not None:
+        known = title.text
     outcome = _find_outcome(rows, title=known, max_chars=max_chars)
     if title is None:
         title = next(list_requests(rows), None)
-    quotes = [quote for quote in (outcome, title) if quote is not None]
-    if not quotes:
+    messages: list[int] = []
+    outcome_text = ""
+    title_text = ""
+    if outcome is not None:
+        outcome_text = outcome.text
+        messages.append(outcome.message)
+    if title is not None:
+        title_text = title.text
+        messages.append(title.message)
+    if not messages:
         return None
     return SessionLine(
         scope=span.scope,
         time=time,
-        title=title.text if title is not None else "",
-        outcome=outcome.text if outcome is not None else "",
-        number=quotes[0].message,
-        messages=tuple(sorted({quote.message for quote in quotes})),
+        title=title_text,
+        outcome=outcome_text,
+        number=messages[0],  # that of the outcome, if there is one
+        messages=tuple(sorted(set(messages))),
     )
 
 
@@ -169,7 +179,9 @@ def _find_outcome(rows: Sequence[MessageRow], *, title: str, max_chars: int) -> 
                 bare = bare or quote
             elif row.message.role == "assistant":
                 stated = stated or quote
-    return stated if still_open else bare or stated
+    if still_open:  # "It is fixed." does not say that something is left
+        return stated
+    return bare or stated
 
 
 def _has_content(sentence: str) -> bool:
@@ -293,8 +305,12 @@ def weigh_decision(sentence: str, role: str) -> float:
     if signals.is_question(sentence):
         return 0.0
     is_decision = signals.has_signal(sentence, "decision", "choice", "correction", "remember")
+    if role != "user" and is_decision:
+        return 1.0
     if role != "user":
-        return 1.0 if is_decision else 0.0
+        return 0.0
     if is_decision or signals.classify_sentence(sentence) is not None:
         return 3.0
-    return 2.0 if signals.has_signal(sentence, "rule", "preference") else 0.0
+    if signals.has_signal(sentence, "rule", "preference"):
+        return 2.0
+    return 0.0

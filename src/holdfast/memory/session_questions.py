@@ -34,9 +34,9 @@ _MAX_COUNTED: Final = 1_000
 MAX_ABOUT: Final = 3
 """The sessions about a subject that are listed."""
 MAX_KEYS: Final = 12
-"""The sentences of all sessions together, in addition to title and outcome,"""
+"""The sentences of all sessions together, in addition to title and outcome."""
 MAX_KEYS_EACH: Final = 4
-"""and of one of several."""
+"""The sentences of one of several sessions."""
 MAX_DECISIONS: Final = 24
 """The sentences of a session for a question that asks for decisions."""
 _MAX_PASSAGES: Final = 40
@@ -132,7 +132,9 @@ def _add_periods(store: Store, query: RecallQuery, question: SessionQuestion) ->
     lines, unread = _describe_periods(store, query, question, parts)
     lines.sort(key=lambda line: line.time)
     if lines:
-        more = 0 if question.subject else unread  # how many of those are about it is not known
+        more = unread
+        if question.subject:  # how many of those are about it is not known
+            more = 0
         return replace(query, sessions=tuple(lines), more_sessions=more, is_listing=not question.subject)
     others = [span for span, _ in parts if span.scope != query.scope]
     if not query.across or (question.subject and others):  # passages may say something about it
@@ -147,16 +149,24 @@ def _say_none(store: Store, query: RecallQuery, periods: Sequence[Range], *, has
     """Say that there are no sessions in some periods, and when the last one before was."""
     start = periods[0][0]
     before = store.read_sessions(query.scope, across=query.across, until=start, limit=MAX_SESSIONS)
-    days = [_name_day(span.last_time) for span in before if span.last_time < start and span.scope != query.scope]
-    nearest = f" The last one before was on {days[0]}." if days else ""
+    nearest = ""
+    for span in before:  # the newest first
+        if span.last_time < start and span.scope != query.scope:
+            nearest = f" The last one before was on {_name_day(span.last_time)}."
+            break
+    what = "sessions"
+    if has_own:
+        what = "other sessions"
     names = " or ".join(map(_name_period, periods))
-    return f"No {'other ' if has_own else ''}sessions {names}.{nearest}"
+    return f"No {what} {names}.{nearest}"
 
 
 def _name_period(period: Range) -> str:
     first = _name_day(period[0])
     last = _name_day(period[1] - 1)
-    return f"on {first}" if first == last else f"from {first} to {last}"
+    if first == last:
+        return f"on {first}"
+    return f"from {first} to {last}"
 
 
 def _name_day(time: int) -> str:
@@ -218,7 +228,9 @@ def _describe_periods(
     if question.is_about_decisions:
         each = MAX_DECISIONS
         weigh_one = weigh_decision
-    wanted = frozenset(weigh_terms((question.subject,))) if question.subject else frozenset()
+    wanted: frozenset[str] = frozenset()
+    if question.subject:
+        wanted = frozenset(weigh_terms((question.subject,)))
     lines: list[SessionLine] = []
     for place, (span, (since, until)) in enumerate(parts):
         if place >= _MAX_READ or len(lines) >= MAX_SESSIONS:

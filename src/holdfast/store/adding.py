@@ -64,10 +64,10 @@ def add_messages(db: Database, rows: Sequence[MessageRow], *, numbers_of: Sequen
             reserved.setdefault(key, number)
     numbers.update(_insert_messages(db, new, reserved))
     if new:
-        added = [
-            NewMessage(number=numbers[key], scope=key[0], message=row.message, passages=row.passages)
-            for key, row in new.items()
-        ]
+        added: list[NewMessage] = []
+        for key, row in new.items():
+            number = numbers[key]
+            added.append(NewMessage(number=number, scope=key[0], message=row.message, passages=row.passages))
         add_passages(db, added, ends)
     return [numbers[key] for key in keys]
 
@@ -155,7 +155,10 @@ def add_passages(db: Database, new: Sequence[NewMessage], ends: PassageEnds) -> 
 
     first = int(ends.next.fetchone()[0])
     insert_passages(db, new, ends, first=first)
-    index_passages(db, first, [passage for one in new for passage in one.passages])
+    passages: list[PassageText] = []
+    for one in new:
+        passages += one.passages
+    index_passages(db, first, passages)
 
 
 def insert_passages(db: Database, new: Sequence[NewMessage], ends: PassageEnds, *, first: int) -> None:
@@ -166,7 +169,9 @@ def insert_passages(db: Database, new: Sequence[NewMessage], ends: PassageEnds, 
     rows: list[tuple[object, ...]] = []
     for one in new:
         message = one.message
-        message_text = words(message) if one.passages else ""
+        message_text = ""
+        if one.passages:
+            message_text = words(message)
         speaker = text_bytes(message.name or message.role)
         time = clamp_time(message.timestamp or 0)
         is_human = int(message.role == "user")
@@ -210,8 +215,9 @@ def empty_passages(db: Database, numbers: Sequence[int]) -> None:
 def _own_text(passage: PassageText, message_text: str) -> bytes | None:
     """Return the text to store with a passage; None for a part of its message, which most are: it is stored once."""
     ends_with_window = passage.windows[-1][1] == len(passage.text)
-    is_shared = ends_with_window and message_text.startswith(passage.text, passage.start)
-    return None if is_shared else pack_text(passage.text)
+    if ends_with_window and message_text.startswith(passage.text, passage.start):
+        return None
+    return pack_text(passage.text)
 
 
 # --- facts, records, jobs -----------------------------------------------------------------
@@ -231,7 +237,13 @@ def add_facts(db: Database, rows: Sequence[FactRow]) -> list[int]:
             del data["scope"]
             new.append((scope, row.id, pack_json(data)))
     numbers = iter(db.insert_numbered("facts", "scope, id, data", new))
-    return [next(numbers) if added else 0 for added in is_new]
+    result: list[int] = []
+    for added in is_new:
+        if added:
+            result.append(next(numbers))
+        else:
+            result.append(0)
+    return result
 
 
 def add_records(db: Database, rows: Sequence[Record], *, place: str) -> list[int]:

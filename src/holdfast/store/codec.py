@@ -64,10 +64,15 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), de
 
 def to_json(message: Message) -> dict[str, Any]:
     """Encode a message as plain JSON."""
-    data: dict[str, Any] = {key: value for key in _META if (value := getattr(message, key)) is not None}
+    data: dict[str, Any] = {}
+    for key in _META:
+        value = getattr(message, key)
+        if value is not None:
+            data[key] = value
     if message.usage is not None:
         data["usage"] = {field.name: getattr(message.usage, field.name) for field in fields(message.usage)}
-    if (wire := _wire(message)) is not None:
+    wire = _wire(message)
+    if wire is not None:
         return data | wire
     return data | {"role": message.role, "parts": [_part_to_json(part) for part in message.parts]}
 
@@ -88,19 +93,24 @@ def _part_to_json(part: Part) -> dict[str, Any]:
         value = getattr(part, name)
         if name == "origin":
             data |= _wire(part) or {}
+        elif name == "content":
+            data[name] = [_part_to_json(block) for block in value]
         else:
-            data[name] = [_part_to_json(block) for block in value] if name == "content" else value
+            data[name] = value
     return data
 
 
 def from_json(data: Mapping[str, Any]) -> Message:
     """Decode the message that `to_json` wrote."""
     meta: dict[str, Any] = {key: data.get(key) for key in _META}
-    meta["usage"] = Usage(**data["usage"]) if "usage" in data else None
+    meta["usage"] = None  # and not what a reader finds in the wire form
+    if "usage" in data:
+        meta["usage"] = Usage(**data["usage"])
     if "wire" in data:
-        from holdfast import providers  # noqa: PLC0415 - as above
+        from holdfast import providers  # noqa: PLC0415 - as in `_wire`
 
-        return replace(providers.read([data["wire"]], format=data["format"], keep_malformed=True)[0], **meta)
+        (message,) = providers.read([data["wire"]], format=data["format"], keep_malformed=True)[:1]
+        return replace(message, **meta)
     if "parts" not in data:
         raise InputError("neither a wire form nor parts: this is not an archived message")
     return Message(role=data["role"], parts=tuple(_part_from_json(part) for part in data["parts"]), **meta)
@@ -111,7 +121,9 @@ def _part_from_json(data: Mapping[str, Any]) -> Part:
     if data["type"] == "tool_result":
         values["content"] = tuple(_part_from_json(block) for block in values["content"])
     part = _PARTS[data["type"]](**values)
-    return part.read_from(data["wire"], format=data["format"]) if "wire" in data else part
+    if "wire" in data:
+        return part.read_from(data["wire"], format=data["format"])
+    return part
 
 
 def words(message: Message) -> str:
@@ -135,7 +147,9 @@ def decode_words(data: bytes) -> str:
     except ValueError:
         known = json.loads(text)
     wire = known.get("wire", known)
-    blocks = wire.get("content", wire.get("parts")) if isinstance(wire, dict) and wire.keys() <= _NO_TEXT else None
+    blocks: Any = None
+    if isinstance(wire, dict) and wire.keys() <= _NO_TEXT:
+        blocks = wire.get("content", wire.get("parts"))
     return _join_texts(blocks) or words(from_json(known))
 
 
@@ -145,9 +159,11 @@ def _join_texts(blocks: Any) -> str:
         return blocks or ""
     texts: list[str] = []
     for block in blocks:
-        kind = block.get("type") if isinstance(block, dict) else None
-        text = block.get("text") if kind == "text" else None
-        if isinstance(text, str) and text:
+        if not isinstance(block, dict):
+            return ""
+        kind = block.get("type")
+        text = block.get("text")
+        if kind == "text" and isinstance(text, str) and text:
             texts.append(text)
         elif kind not in _SILENT:
             return ""
@@ -172,7 +188,9 @@ def decode_message(data: bytes) -> Message:
 def pack_text(text: str) -> bytes:
     """Encode text with a checksum, compressed if that is shorter. The first byte is the kind."""
     raw = text_bytes(text)
-    return _checked(raw) if len(raw) < _COMPRESS_FROM else _COMPRESSED + zlib.compress(raw, 1)
+    if len(raw) < _COMPRESS_FROM:
+        return _checked(raw)
+    return _COMPRESSED + zlib.compress(raw, 1)
 
 
 def _checked(raw: bytes) -> bytes:
@@ -185,11 +203,13 @@ def unpack_text(data: bytes) -> str:
 
 
 def _unpack_bytes(data: bytes) -> bytes:
-    kind, raw = data[:1], data[1:]
+    kind = data[:1]
+    raw = data[1:]
     if kind == _COMPRESSED:
         raw = zlib.decompress(raw)
     elif kind == _CHECKED:
-        checksum, raw = raw[:_SUM], raw[_SUM:]
+        checksum = raw[:_SUM]
+        raw = raw[_SUM:]
         if zlib.crc32(raw).to_bytes(_SUM) != checksum:
             raise ValueError("the checksum does not match")
     elif kind != _PLAIN:
@@ -199,8 +219,9 @@ def _unpack_bytes(data: bytes) -> bytes:
 
 def pack_json(data: object) -> bytes:
     """Encode a document with a checksum; what JSON cannot hold is an InputError."""
-    with suppress(TypeError, ValueError, OverflowError):  # it refuses lone surrogates and very large numbers,
-        return _checked(msgspec.json.encode(data))  # but is ten times as fast
+    # msgspec is ten times as fast, but it refuses lone surrogates and very large numbers.
+    with suppress(TypeError, ValueError, OverflowError):
+        return _checked(msgspec.json.encode(data))
     try:
         return _checked(json.dumps(data, separators=(",", ":")).encode())
     except (TypeError, ValueError) as error:
@@ -231,7 +252,9 @@ def unpack_typed(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def _unpack_document(data: bytes) -> bytes:
-    return data if data[:1] == b"{" else _unpack_bytes(data)
+    if data[:1] == b"{":  # of a store without checksums
+        return data
+    return _unpack_bytes(data)
 
 
 def add_checksum(data: Value) -> Value:
@@ -240,7 +263,9 @@ def add_checksum(data: Value) -> Value:
         return data
     if data[:1] == _PLAIN:
         return _checked(data[1:])
-    return _checked(data) if data[:1] == b"{" else data
+    if data[:1] == b"{":
+        return _checked(data)
+    return data
 
 
 def text_bytes(text: str) -> bytes:

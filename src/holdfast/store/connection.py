@@ -77,7 +77,9 @@ class SqliteDatabase(_Connection):
     def last_number(self, table: str) -> int:
         """Return the last number that was given to a row of a table; 0 before the first."""
         found = self.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
-        return int(found[0]) if found else 0
+        if found is None:
+            return 0
+        return int(found[0])
 
     def skip_numbers(self, table: str, last: int) -> None:
         """Give new rows of a table only numbers above `last`."""
@@ -99,6 +101,7 @@ class SqliteDatabase(_Connection):
         """Select vectors of a space: blocks first, then rows."""
         found: dict[str, sqlite3.Cursor] = {}
         for table, column in (("vector_blocks", "first"), ("vectors", "passage")):
+            # The plus keeps SQLite from using an index on spaces: rows are read in the order of their ids.
             query = (
                 f"SELECT id, {column}, data FROM {table} WHERE +space ="
                 " (SELECT id FROM spaces WHERE name = ? AND dimension = ? AND digest = ?) AND id > ? ORDER BY id"
@@ -398,8 +401,10 @@ def _read_header(path: Path) -> bytes:
     One that this process has open is not read: whoever closes it ends the locks that SQLite has on it.
     """
     opened = _open_files.get(_find_id(path))
+    if opened and opened[0]:
+        return _ENCRYPTED_HEADER
     if opened:
-        return _ENCRYPTED_HEADER if opened[0] else _PLAIN_HEADER
+        return _PLAIN_HEADER
     with path.open("rb") as file:
         return file.read(len(_PLAIN_HEADER))
 

@@ -51,7 +51,9 @@ def default_path() -> Path:
 def server_address(path: Path | str | None, *, settings: Settings) -> str | None:
     """Return the address of a memory on a server; None if it is in files."""
     asked = str(path or settings.archive.path or "")
-    return asked if asked.startswith(("postgresql://", "postgres://")) else None
+    if not asked.startswith(("postgresql://", "postgres://")):
+        return None
+    return asked
 
 
 def open_memory_store(path: Path | str | None, *, settings: Settings) -> Store:
@@ -75,23 +77,27 @@ def open_server(address: str, settings: Settings, *, timeout: float | None = Non
         from holdfast.store.postgres import PostgresStore  # noqa: PLC0415 - most memories are files
     except ImportError as error:
         raise MissingExtraError("a memory on a PostgreSQL server", extra="postgres") from error
-    home, chosen = default_path(), settings.postgres
+    home = default_path()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    chosen = settings.postgres
+    if timeout is None:
+        timeout = chosen.timeout_seconds
     return PostgresStore(
         address,
         home=home,
         schema=chosen.schema,
         partitions=chosen.partitions,
         connections=chosen.connections,
-        timeout=chosen.timeout_seconds if timeout is None else timeout,
+        timeout=timeout,
         wait=chosen.wait_seconds,
     )
 
 
 def local_file(path: Path | str | None, *, settings: Settings, folder: Path = HERE) -> Path:
     """Return the file of a memory; for one on a server, the file next to which its local files are."""
-    is_remote = server_address(path, settings=settings) is not None
-    return default_path() / STORE_NAME if is_remote else store_file(path, settings=settings, folder=folder)
+    if server_address(path, settings=settings) is not None:
+        return default_path() / STORE_NAME
+    return store_file(path, settings=settings, folder=folder)
 
 
 def locate_store(path: Path | str | None, *, settings: Settings, folder: Path) -> str:
@@ -109,8 +115,11 @@ def name_memory(store: str, *, settings: Settings) -> str:
     """
     if "://" not in store:
         return os.path.realpath(store)
+    name = _hide_login(store)
     schema = settings.postgres.schema
-    return _hide_login(store) + ("" if schema == Postgres().schema else f" (schema {schema})")
+    if schema != Postgres().schema:
+        name += f" (schema {schema})"
+    return name
 
 
 def _hide_login(address: str) -> str:
@@ -146,11 +155,15 @@ def store_file(path: Path | str | None, *, settings: Settings, folder: Path = HE
     place = Path(asked).expanduser()
     check_links(place, folder=folder)
     place = folder / place
-    file = place if place.suffix == ".db" else place / STORE_NAME
+    file = place / STORE_NAME
+    if place.suffix == ".db":
+        file = place
     try:
-        file.stat()
+        file.stat()  # and not `exists`, which does not tell a missing file from a folder that cannot be entered
     except FileNotFoundError:
-        return place if is_folder(place) else file
+        if is_folder(place):
+            return place
+        return file
     except NotADirectoryError as error:
         raise StorageError("is a file, and no memory. Name a folder or a .db file.", path=place) from error
     except OSError as error:
@@ -164,7 +177,9 @@ def check_links(place: Path, *, folder: Path = HERE) -> None:
 
     Another user may have made it.
     """
-    for link, target in ({} if place.is_absolute() else links_out_of(folder, folder / place)).items():
+    if place.is_absolute():  # the user named it
+        return
+    for link, target in links_out_of(folder, folder / place).items():
         if not is_trusted(link, target):
             raise StorageError(
                 f"this link leads out of the working directory, to {os.fsdecode(target)}: name that path, or run "

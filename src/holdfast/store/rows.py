@@ -115,7 +115,10 @@ def where(
         clauses.append(clause)
         values += wanted
     if keys is not None:
-        clause, wanted = db.among("id" if kind == "fact" else "key", keys)
+        column = "key"
+        if kind == "fact":
+            column = "id"
+        clause, wanted = db.among(column, keys)
         clauses.append(clause)
         values += wanted
     if name is not None:
@@ -127,35 +130,43 @@ def where(
     if select.before is not None:
         clauses.append(f"{key} < ?")
         values.append(select.before)
-    # The plus keeps SQLite from walking the table in order: the few rows with these keys are found first, then sorted.
-    order = key if keys is None else f"+{key}"
-    direction = "DESC" if select.newest else "ASC"
-    values.append(_ALL if select.limit is None else select.limit)
-    return f"{' AND '.join(clauses)} ORDER BY {order} {direction} LIMIT ?", values
+    order = key
+    if keys is not None:
+        # The plus keeps SQLite from walking the table in order: the few rows with these keys are found, then sorted.
+        order = f"+{key}"
+    if select.newest:
+        order += " DESC"
+    limit = _ALL
+    if select.limit is not None:
+        limit = select.limit
+    values.append(limit)
+    return f"{' AND '.join(clauses)} ORDER BY {order} LIMIT ?", values
 
 
 def _owner_condition(db: Database, select: Select) -> tuple[str, list[object]]:
     """Return the condition that the reader may see a row."""
     condition, values = scope_condition(db, select.scope.required(select.across))
     owner = f"(SELECT id FROM scopes WHERE {condition})"
-    # If only the first few rows are wanted, the table is walked in order. The plus keeps SQLite from using the index on
-    # scopes, which would make it sort all rows of the scope.
-    column = "scope" if select.limit is None or select.ids is not None else "+scope"
-    if select.across:
-        return f"{column} IN {owner}", values
-    return f"scope = {owner}", values
+    if not select.across:
+        return f"scope = {owner}", values
+    if select.limit is None or select.ids is not None:
+        return f"scope IN {owner}", values
+    # Only the first few rows are wanted, so the table is walked in order. The plus keeps SQLite from using the index on
+    # scopes, which would make it sort all rows of the scopes.
+    return f"+scope IN {owner}", values
 
 
 def _to_own_numbers(select: Select, first: int) -> Select:
     """Return a selection with the numbers that passages have in the tables of their tenant."""
     if not first:
         return select
-    return replace(
-        select,
-        ids=None if select.ids is None else tuple(number - first for number in select.ids),
-        after=None if select.after is None else select.after - first,
-        before=None if select.before is None else select.before - first,
-    )
+    if select.ids is not None:
+        select = replace(select, ids=tuple(number - first for number in select.ids))
+    if select.after is not None:
+        select = replace(select, after=select.after - first)
+    if select.before is not None:
+        select = replace(select, before=select.before - first)
+    return select
 
 
 # --- reading ------------------------------------------------------------------------------
@@ -215,12 +226,14 @@ def read_sessions(
         f" FROM scopes WHERE {condition}) AS spans"
         " WHERE last IS NOT NULL AND last >= ? AND first < ? ORDER BY last DESC, id DESC LIMIT ?"
     )
-    period = (-_ALL if since is None else since, _ALL if until is None else until)
-    found = db.execute(query, (*values, *period, limit))
-    return [
-        SessionSpan(scope=db.cache.scopes[number], first_time=int(first), last_time=int(last))
-        for number, first, last in found.fetchall()
-    ]
+    if since is None:
+        since = -_ALL
+    if until is None:
+        until = _ALL
+    found: list[SessionSpan] = []
+    for number, first, last in db.execute(query, (*values, since, until, limit)).fetchall():
+        found.append(SessionSpan(scope=db.cache.scopes[number], first_time=int(first), last_time=int(last)))
+    return found
 
 
 def has_passages(db: Tables, scope: Scope, *, across: Across, without_messages: Collection[int]) -> bool:

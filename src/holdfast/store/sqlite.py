@@ -214,8 +214,11 @@ class SqliteStore(TableStore):
     # --- writing --------------------------------------------------------------------
 
     def _add(self, new: Sequence[R], add: Callable[[Database, Sequence[R]], list[int]]) -> list[int]:
-        is_durable = any(getattr(row, "is_durable", True) for row in new)
-        with self.transaction() if is_durable else self._unsynced_transaction():
+        is_durable = any(getattr(row, "is_durable", True) for row in new)  # only records may be not
+        if is_durable:
+            with self.transaction():
+                return add(self._writer, new)
+        with self._unsynced_transaction():
             return add(self._writer, new)
 
     def add_vectors(self, new: Sequence[VectorRow], /) -> int:
