@@ -43,8 +43,8 @@ test: $(STAMP)
 
 # What takes too long for every change: benchmarks in the docs, long variants of tests, random examples.
 nightly: $(STAMP) fuzz
-	$(BIN)/python -m pytest $(PARALLEL) -m nightly
-	$(BIN)/python -m pytest $(PARALLEL) -m "hypothesis and not nightly" --hypothesis-profile=nightly
+	$(BIN)/python -m pytest $(PARALLEL) -m "nightly and not hypothesis"
+	$(BIN)/python -m pytest $(PARALLEL) -m hypothesis --hypothesis-profile=nightly
 
 # `make test` with branch coverage, which takes half as long again.
 coverage: $(STAMP)
@@ -83,9 +83,9 @@ SEED ?= $(shell $(PYTHON) -c "import secrets; print(secrets.randbelow(2**32))")
 fuzz: SEED := $(SEED)
 fuzz: $(STAMP)
 	@echo "make fuzz SEED=$(SEED)"
-	$(BIN)/python -m pytest tests/properties $(PARALLEL) --hypothesis-profile=fuzz --hypothesis-seed=$(SEED)
+	$(BIN)/python -m pytest -m "" tests/properties $(PARALLEL) --hypothesis-profile=fuzz --hypothesis-seed=$(SEED)
 	$(BIN)/python -m benchmarks fuzz --windows 10000 --seed $(SEED)
-	HOLDFAST_E2E_TURNS=300 $(BIN)/python -m pytest tests/e2e/test_long.py
+	HOLDFAST_E2E_TURNS=300 $(BIN)/python -m pytest -m "" tests/e2e/test_long.py
 
 check: lint types
 

@@ -31,12 +31,12 @@ if sys.platform == "win32":  # the agent does not run there; links, file modes, 
 # A shared machine may be slow: how long an example takes is never what is tested.
 settings.register_profile(
     "holdfast",
-    max_examples=8,  # `make nightly` tries 12, and `make fuzz` 400
+    max_examples=5,  # `make nightly` tries 20, and `make fuzz` 400
     derandomize=True,  # a run says something about the change, not about chance; `make fuzz` looks for more
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("nightly", settings.get_profile("holdfast"), max_examples=12)
+settings.register_profile("nightly", settings.get_profile("holdfast"), max_examples=20)
 settings.register_profile(
     "fuzz",
     max_examples=400,
@@ -81,13 +81,18 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave repeated variants to the night."""
-    variants: dict[str, list[pytest.Item]] = {}
+    """Leave repeated variants to the night, and let one process start a browser and one import the SDKs."""
+    variants: dict[tuple[str, int | None], list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("variants"):
-            variants.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for found in variants.values():
-        for item in found[1:-1]:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.together("browser"))
+        if item.path.parent.name == "adapters":
+            item.add_marker(pytest.mark.together("SDKs"))
+        if marker := item.get_closest_marker("variants"):
+            end = None if marker.kwargs.get("first") else -1
+            variants.setdefault((item.nodeid.partition("[")[0], end), []).append(item)
+    for (_, end), found in variants.items():
+        for item in found[1:end]:
             item.add_marker(pytest.mark.nightly)
 
 

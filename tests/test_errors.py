@@ -6,8 +6,6 @@ import copy
 import pickle
 from pathlib import Path
 
-import pytest
-
 from holdfast import errors
 from holdfast.errors import (
     EmbeddingError,
@@ -22,6 +20,7 @@ from holdfast.errors import (
     WindowError,
     WindowTooSmallError,
 )
+from support.cases import each
 
 FORMAT = FormatError("expected a string", where="messages[3].content", format="pi")
 TRANSCRIPT = TranscriptError("cut off", path="a.jsonl", line=7)
@@ -56,7 +55,7 @@ class TestTree:
 class TestMessages:
     """What a person reads."""
 
-    @pytest.mark.parametrize(
+    @each(
         ("error", "text"),
         [
             (FORMAT, "messages[3].content: expected a string"),
@@ -94,7 +93,7 @@ class TestMessages:
 class TestTravel:
     """Errors that cross a border."""
 
-    @pytest.mark.parametrize("error", ALL, ids=lambda error: type(error).__name__)
+    @each("error", ALL)
     def test_an_error_survives_the_way_out_of_a_worker_process(self, error: HoldfastError) -> None:
         """A pool of processes sends errors by pickle; one that cannot be unpickled breaks the pool."""
         for travelled in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301

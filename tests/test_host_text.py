@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from holdfast.host_text import remove_host_text, remove_notes
+from support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "<system-reminder>\nAs you answer the user's questions:\n用空格\n</system-reminder>\n列出端口",

@@ -17,6 +17,7 @@ import pytest
 from holdfast import Engine, __version__
 from holdfast.mcp_start import EarlyAnswers
 from holdfast.settings import Settings
+from support.cases import each
 from support.forked import Holdfast
 
 ROOT = Path(__file__).parents[1]
@@ -168,7 +169,7 @@ def test_what_has_no_fixed_answer_is_left_to_the_sdk(tmp_path: Path) -> None:
         assert (answer["id"], "error" in answer) == (5, True)
 
 
-@pytest.mark.parametrize(
+@each(
     "request_",
     [
         None,

@@ -27,6 +27,7 @@ from holdfast.messages import (
     same,
     units,
 )
+from support.cases import each
 
 
 def make_message(role: Role, *parts: Part, stop: str | None = None) -> Message:
@@ -129,7 +130,7 @@ class TestOrigin:
             "x": 1
         }
 
-    @pytest.mark.parametrize(
+    @each(
         ("left", "right", "equal"),
         [
             (1, True, False),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +24,7 @@ from holdfast.server.rpc import Rpc
 from holdfast.settings import Settings, load
 from holdfast_agent.agent import Agent
 from support.agent_fixture import AgentFixture
+from support.forked import run_holdfast
 from support.waiting import stop_server
 
 PASSAGES = (
@@ -256,10 +255,8 @@ def test_passages_of_other_sessions_are_a_setting_everywhere(
 
 class TestHooks:
     def test_a_command_without_a_server_recalls_what_the_server_would(self, home: Path) -> None:
-        command = [sys.executable, "-m", "holdfast", "hook", "--home", str(home)]
-        data = json.dumps(make_event(QUESTION))
         try:
-            done = subprocess.run(command, input=data, capture_output=True, text=True, check=True)
+            done = run_holdfast("hook", "--home", str(home), stdin=json.dumps(make_event(QUESTION)))
         finally:
             stop_server(home)
         block = json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"]

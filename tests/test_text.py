@@ -19,6 +19,7 @@ from holdfast.text import (
     term_spans,
     terms,
 )
+from support.cases import each
 
 FAMILY = "👨‍👩‍👧"
 
@@ -35,7 +36,7 @@ class TestWords:
         """Ranking needs to know how often."""
         assert terms("cache, cache; Cache") == ["cach"] * 3
 
-    @pytest.mark.parametrize(
+    @each(
         ("one", "other"),
         [
             ("HTTP", "http"),
@@ -59,9 +60,7 @@ class TestWords:
         assert len(terms("हिन्दी में")) == 2
         assert len(terms("שָׁלוֹם مَرْحَبًا")) == 2
 
-    @pytest.mark.parametrize(
-        "sign", ["\u2014", "\u2026", "\u201c", "\u2192", "\U0001f600", "\u200d", "\ud800", "\u00a0", "\x1f"]
-    )
+    @each("sign", ["\u2014", "\u2026", "\u201c", "\u2192", "\U0001f600", "\u200d", "\ud800", "\u00a0", "\x1f"])
     def test_signs_separate_words_and_are_no_terms(self, sign: str) -> None:
         """A dash, a quote or an emoji counts as a blank, in any script."""
         for left, right in (("caches", "a.b-c/"), ("caf\u00e9", "./x"), ("\u8bc1\u4e66", "\u5230\u671f")):
@@ -91,7 +90,7 @@ class TestWords:
 class TestIdentifiers:
     """Names in code."""
 
-    @pytest.mark.parametrize(
+    @each(
         ("token", "found"),
         [
             ("putUserName", ("putusername", "put", "user", "name")),
@@ -282,7 +281,7 @@ def expand_cache_size() -> int:
 class TestHeadAndTail:
     """Cutting at one end."""
 
-    @pytest.mark.parametrize(
+    @each(
         ("text", "limit", "first", "last"),
         [
             ("hello", 2, "he", "lo"),
@@ -412,7 +411,7 @@ def test_a_list_of_similar_lines_does_not_repeat_itself(text: str) -> None:
     assert not repeats_itself(text)
 
 
-@pytest.mark.parametrize(
+@each(
     ("number", "shown"),
     [
         (0, "0"),

@@ -38,6 +38,7 @@ from holdfast.tokens import (
     count_thirds,
     counter,
 )
+from support.cases import each
 
 
 def words(text: str) -> int:
@@ -48,7 +49,7 @@ def words(text: str) -> int:
 class TestCountText:
     """The estimate, and the older rule."""
 
-    @pytest.mark.parametrize(
+    @each(
         ("text", "least", "most"),
         [
             ("", 0, 0),
@@ -75,7 +76,7 @@ class TestCountText:
         assert abs(count_text(text) - 100_000 * count_text(text[:23]) * 0.9) < 0.15 * count_text(text)
         assert count_text(text) <= 100_000 * count_text(text[:23])
 
-    @pytest.mark.parametrize(
+    @each(
         ("text", "tokens"),
         [
             ("", 0),
@@ -107,7 +108,7 @@ class TestCountText:
 class TestCountParts:
     """Messages, and what they are made of."""
 
-    @pytest.mark.parametrize(
+    @each(
         ("part", "tokens"),
         [
             (Text(text="one two"), 2),

@@ -1,11 +1,11 @@
 """What is kept of a user's words without being asked, and what never is."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.memory import block
 from holdfast_agent.memories import CATEGORIES, capture, category_of, refuse
+from support.cases import each
 from support.conversations import MARKS
 from support.strategies import examples
 
@@ -62,14 +62,14 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "category"), KEPT)
+@each(("text", "category"), KEPT)
 def test_what_asks_to_be_kept_is(text: str, category: str) -> None:
     """Preferences, decisions, names, numbers and what is insisted on are kept with their category."""
     (found,) = capture([text])
     assert (found, category_of(found)) == (text, category)
 
 
-@pytest.mark.parametrize(("text", "reason"), REFUSED)
+@each(("text", "reason"), REFUSED)
 def test_everything_else_is_not(text: str, reason: str) -> None:
     """Small talk, questions, markup, long texts and orders to the machine are refused, each for its reason."""
     assert reason in refuse(text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from holdfast.engine import Engine
 from holdfast.transcripts import read
 from holdfast.transcripts.session import Session as Transcript
 from support.conversations import user
+from support.forked import run_holdfast
 
 
 @dataclass
@@ -243,8 +243,7 @@ class TestOpening:
 
 def test_it_runs_as_a_process(home: Home) -> None:
     """The command itself, with real pipes."""
-    command = [sys.executable, "-m", "holdfast", "chat", "--model", home.script("Here."), "-p", "Anybody?"]
-    done = subprocess.run(command, input="", capture_output=True, text=True, check=False, env={**os.environ})
+    done = run_holdfast("chat", "--model", home.script("Here."), "-p", "Anybody?", check=False)
     assert (done.returncode, done.stdout) == (0, "Here.\n")
 
 

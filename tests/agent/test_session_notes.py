@@ -21,6 +21,7 @@ from holdfast_agent.paths import Bounds
 from holdfast_agent.session_notes import last_words, make_slug, write_session_note
 from holdfast_agent.settings import SessionReset, SessionSettings, Workspace
 from support.agent_fixture import BASE, AgentFixture, change_agent, talker
+from support.cases import each
 
 KEY = "AKIAQ3EGRLWM5N7PXJ2K"
 WANTED = change_agent(BASE, session=SessionSettings(memory_file=True))
@@ -282,7 +283,7 @@ class TestWords:
         assert last_words([make_message("user", KEY)], mask=False) == [f"user: {KEY}"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "name"),
     [
         ("Vendor pitch", "vendor-pitch"),

@@ -9,6 +9,7 @@ from holdfast.errors import StorageError
 from holdfast.models.base import Tool
 from holdfast_agent.settings import AgentSettings, MemorySearch, Workspace
 from holdfast_agent.workspace import FILES, bounds_of, context_files, prepare, system_prompt, truncate
+from support.cases import each
 
 NOW = 1_770_768_000_000
 """2026-02-11T00:00:00Z."""
@@ -98,7 +99,7 @@ class TestFiles:
         assert f"of {file.raw_chars})…" in file.text
         assert kept > 19_000
 
-    @pytest.mark.parametrize("limit", [0, 1, 63, 64, 100, 150, 200, 1_000])
+    @each("limit", [0, 1, 63, 64, 100, 150, 200, 1_000])
     def test_no_limit_is_ever_passed(self, limit: int) -> None:
         """Whatever the limit, what is kept is within it."""
         assert len(truncate("文字 text " * 500, name="AGENTS.md", limit=limit)) <= limit

@@ -104,6 +104,7 @@ class TestLimit:
             report = engine.session("s").assemble(HELLO, limit=32_000).report
         assert (report.reserved_tokens, report.warnings) == (value, ())
 
+    @pytest.mark.variants(first=True)
     @pytest.mark.parametrize(("reserve", "share"), [(24_000, 0.7), (40_000, 0.5)])
     def test_a_compaction_starts_at_the_threshold_of_openclaw(self, tmp_path: Path, reserve: int, share: float) -> None:
         """`reserveTokens` of openclaw.json: half to two thirds of the window is enough for a compaction."""

@@ -107,6 +107,7 @@ def test_a_session_that_was_dropped_continues_as_before(tmp_path: Path) -> None:
     assert run(tmp_path / "dropped", 0) == run(tmp_path / "kept", 256 * KB * KB)
 
 
+@pytest.mark.variants(first=True)
 @pytest.mark.parametrize(
     "kind", ["tools", "pictures", *(pytest.param(kind, marks=pytest.mark.nightly) for kind in ("small", "long", "cjk"))]
 )

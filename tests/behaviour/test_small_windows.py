@@ -46,6 +46,7 @@ def is_cut(report: ContextReport) -> bool:
     return report.prefix_kept is not None and report.prefix_kept < 1
 
 
+@pytest.mark.variants(first=True)
 @pytest.mark.parametrize(
     "language", [name if name in {"en", "zh"} else pytest.param(name, marks=pytest.mark.nightly) for name in OUTPUTS]
 )

@@ -186,6 +186,7 @@ class TestFormats:
         assert window.render("anthropic")[:3] == self.CALLED
 
 
+@pytest.mark.nightly
 @needs_data("transcripts/swarm")
 @pytest.mark.parametrize("limit", [32_000])
 @pytest.mark.parametrize("path", sorted(DATA.glob("transcripts/swarm/*.gz"))[:1], ids=lambda path: path.name[:30])

@@ -21,6 +21,7 @@ from holdfast.memory.query import asks_nothing
 from holdfast.server.rpc import Rpc
 from holdfast.settings import Archive, Settings
 from holdfast.tokens import count_text
+from support.cases import each
 from support.waiting import UNHURRIED
 from support.work_turns import FACTS, answer_work, list_work, make_earlier_session
 
@@ -145,7 +146,7 @@ def test_turns_of_work_get_small_blocks_or_none(engine: Engine, tmp_path: Path, 
         assert answer in shown
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "Run the tests again.", "Now commit it.", "Can you run the tests again?", "Try again",
@@ -159,7 +160,7 @@ def test_a_command_asks_nothing(text: str) -> None:
     assert asks_nothing(text)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "Fix the failing test in importer.py.", "run the migration for the ledger", "What did we commit?", "deploy it",

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.datasets import ANY_TURN, DATASETS, Conversation, load
 from holdfast.errors import InputError
+from support.cases import each
 from support.external_data import require_data
 
 FILES = Path(__file__).resolve().parents[1] / "fixtures" / "benchmarks"
@@ -84,7 +85,7 @@ def test_passages_are_sessions_of_one_turn() -> None:
         assert corpus.questions[0].evidence == {(0, 0)}
 
 
-@pytest.mark.parametrize("name", DATASETS)
+@each("name", DATASETS)
 def test_no_id_or_label_reaches_the_archive(name: str) -> None:
     """A conversation holds words, roles, names and dates; ids and labels stay in the questions."""
     for conversation in load(name, PATHS[name]):
@@ -106,6 +107,7 @@ def test_missing_or_wrong_paths_are_reported(tmp_path: Path) -> None:
         load("locomo", tmp_path / "empty.json")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "path", "questions"),
     [

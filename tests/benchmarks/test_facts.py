@@ -68,6 +68,7 @@ def test_the_command_prints_what_was_measured(data: Path) -> None:
     assert {"precision", "recall", "facts", "baseline"} <= json.loads(done.stdout).keys()
 
 
+@pytest.mark.nightly
 @needs_data("realmem")
 def test_rules_are_more_precise_than_every_sentence() -> None:
     """On the public sessions the rules are right at least twice as often as the baseline."""

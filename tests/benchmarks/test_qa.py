@@ -13,6 +13,7 @@ from benchmarks.qa import Answer, Endpoint, estimate, load, prepare, summarise
 from benchmarks.qa_prompts import compare_words, official_prompts, own_prompts
 from holdfast.errors import InputError
 from holdfast.testing.provider import Raw, ScriptedProvider, Step
+from support.cases import each
 
 FILES = Path(__file__).resolve().parents[1] / "fixtures" / "benchmarks"
 
@@ -27,7 +28,7 @@ def question(
 class TestWords:
     """The comparison of words that LoCoMo's authors publish."""
 
-    @pytest.mark.parametrize(
+    @each(
         ("said", "answer", "kind", "score"),
         [
             ("The port is 8080", "8080", "4", 0.5),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.command import Done, run_command
+from support.forked import Holdfast
 from support.keyrings import use_own_keyring
 from support.stores import require_sqlcipher
 
@@ -261,8 +262,8 @@ def test_the_keyring_gets_a_key_and_keeps_it(machine: _Machine) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="the server is ended by a signal")
 def test_a_memory_whose_server_runs_is_not_converted(machine: _Machine) -> None:
     """The error names the process."""
-    command = [sys.executable, "-m", "holdfast", "serve", "--port", "0", "--json"]
-    with subprocess.Popen(command, env=machine.environ, cwd=machine.folder, stdout=subprocess.PIPE) as server:
+    arguments = ("serve", "--port", "0", "--json")
+    with Holdfast[bytes](*arguments, env=machine.environ, cwd=machine.folder, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         assert server.stdout.readline()
         done = machine.run("encrypt", key="env:OLD")

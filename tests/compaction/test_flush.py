@@ -8,6 +8,7 @@ from holdfast.compaction.flush import Cycle, due, is_silent, prompt, strip_silen
 from holdfast.context.budget import budget
 from holdfast.settings import MemoryFlush, Settings
 from holdfast_agent.view import Held
+from support.cases import each
 
 SETTINGS = MemoryFlush()
 LIMITS = budget(Settings(), window=200_000)
@@ -120,7 +121,7 @@ class TestSilence:
         assert strip_silence("I saved it.\n\nNO_REPLY") == "I saved it."
         assert strip_silence("已保存。NO_REPLY") == "已保存。"
 
-    @pytest.mark.parametrize(
+    @each(
         ("pieces", "shown"),
         [
             (["NO", "_RE", "PLY"], ""),

@@ -13,6 +13,7 @@ from holdfast.compaction.summarise import MAX_CALLS
 from holdfast.context.edits import apply, tokens
 from holdfast.messages import Message
 from support.agent_files import OWN, REAL, name
+from support.cases import each
 from support.compaction import Summariser, compaction, limits, summed_up
 from support.conversations import items
 from support.external_data import needs_data
@@ -43,12 +44,13 @@ def prove(conversation: list[Message], *, window: int) -> None:
         assert not left.request
 
 
-@pytest.mark.parametrize(("format_", "path"), OWN, ids=name)
+@each(("format_", "path"), OWN)
 def test_our_own_sessions_are_compacted(format_: str, path: Path) -> None:
     """Small sessions of every format become shorter, or there is nothing to do."""
     prove(talk_of(format_, path), window=2_000)
 
 
+@pytest.mark.nightly
 @pytest.mark.variants
 @needs_data("transcripts")
 @pytest.mark.parametrize(("format_", "path"), REAL, ids=name)

@@ -284,6 +284,7 @@ def requirements(language: str) -> str:
 
 
 class TestRunningTurn:
+    @pytest.mark.variants(first=True)
     @pytest.mark.parametrize("language", ["English", "Chinese"])
     def test_the_request_is_whole_through_compactions_in_its_tool_loop(self, tmp_path: Path, language: str) -> None:
         """Growing call by call, every window holds all 120 requirements, however often it was compacted."""

@@ -15,6 +15,7 @@ from holdfast.compaction.tool_calls import find_activity
 from holdfast.messages import Message
 from holdfast.settings import Embedding, Recall, Settings
 from holdfast.tokens import count_text
+from support.cases import each
 from support.conversations import reply, user
 
 PAIRS = [
@@ -88,7 +89,7 @@ def test_after_three_compactions_no_corrected_statement_is_alone(tmp_path: Path)
     assert count_text(summary.text) <= 1_600
 
 
-@pytest.mark.parametrize(("old", "new"), PAIRS)
+@each(("old", "new"), PAIRS)
 def test_what_was_said_later_stands_in_the_same_line(old: str, new: str) -> None:
     """In one digest, and in one that continues the digest of the statement, also if the next has nothing new."""
     filler = read(fill(0, 8))
@@ -139,7 +140,7 @@ def test_statements_about_different_things_stay_apart() -> None:
         assert f"- {sentence}" in text.splitlines()
 
 
-@pytest.mark.parametrize(
+@each(
     ("sentence", "kind"),
     [
         ("Never push to main.", "rule"),

@@ -18,12 +18,13 @@ from holdfast.compaction.dialogue import (
 from holdfast.messages import Image, Message, Opaque, Text, Thinking, ToolCall
 from holdfast.models.base import Reply
 from holdfast.signals import select, sentences
+from support.cases import each
 from support.conversations import PIXEL, answer, call, reply, results, user
 
 SKELETON = "the answer has headings and nothing under them"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "found"),
     [
         ("Please fix the webhook signature check", "Latin script"),
@@ -45,7 +46,7 @@ def test_the_language_is_detected_by_its_script(text: str, found: Language | Non
     assert detect_language(text) == found
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "found"),
     [
         ("see src/hooks/verify.py, line 3", ["src/hooks/verify.py"]),

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.compaction.tool_calls import PlanStep, find_activity, find_command, only_reads
 from holdfast.messages import Message, ToolCall
+from support.cases import each
 from support.conversations import answer, call, reply, results, user
 
 
@@ -16,7 +17,7 @@ def done(name: str, text: str = "ok", *, is_error: bool = False, number: int = 1
     return [reply("", call(f"c{number}", name, **arguments)), results(answer(f"c{number}", text, is_error=is_error))]
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "arguments", "read", "modified"),
     [
         ("read", {"path": "a.py"}, ["a.py"], []),

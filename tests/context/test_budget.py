@@ -7,6 +7,7 @@ from msgspec import structs
 
 from holdfast.context.budget import budget
 from holdfast.settings import Compaction, MemoryFlush, ModelSettings, Recall, Settings
+from support.cases import each
 
 
 class TestWindow:
@@ -25,7 +26,7 @@ class TestWindow:
         assert budget(Settings(model=ModelSettings(name="openai/gpt-4o"))).window == 128_000
         assert budget(Settings(model=ModelSettings(name="openai/gpt-4o")), model="claude-sonnet-4-5").window == 200_000
 
-    @pytest.mark.parametrize(
+    @each(
         ("model", "window"),
         [
             ("claude-opus-4-5-20251101", 200_000),

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.context.edits import GAP
 from holdfast.context.prune import excerpt
+from support.cases import each
 
 LINES = [f"[{number:04}] compiled module {number} in 12 ms" for number in range(800)]
 
@@ -52,7 +53,7 @@ class TestEnds:
 class TestTrouble:
     """What went wrong in between."""
 
-    @pytest.mark.parametrize(
+    @each(
         "line",
         [
             "ERROR: connection refused",

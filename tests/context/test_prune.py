@@ -7,13 +7,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
 from holdfast.context.edits import Edit, Item, Pruned, apply, tokens
 from holdfast.context.prune import prune, shrink_results
 from holdfast.messages import Message, Opaque, Text, ToolResult
 from holdfast.settings import HardClear, Pruning, SoftTrim, ToolFilter
 from holdfast.tokens import count_message
+from support.cases import each
 from support.conversations import PIXEL, answer, call, items, messages_of, reply, results, texts, user
 
 LONG = "line of output\n" * 1_000
@@ -111,7 +110,7 @@ class TestRange:
         window[4] = replace(window[4], id=0)
         assert ids(run(window, mode="aggressive")) == [7, 9]
 
-    @pytest.mark.parametrize(
+    @each(
         ("tools", "touched"),
         [
             (ToolFilter(), True),
@@ -123,7 +122,6 @@ class TestRange:
             (ToolFilter(deny=("bas",)), True),
             (ToolFilter(deny=("b.sh", "")), True),
         ],
-        ids=str,
     )
     def test_tools_are_allowed_and_denied_by_name(self, tools: ToolFilter, *, touched: bool) -> None:
         """`*` is the only wildcard, and what is denied stays denied."""

@@ -18,7 +18,8 @@ from holdfast.messages import Message
 from holdfast.providers import FORMATS, check
 from holdfast.settings import Pruning, Settings
 from holdfast.tokens import count_messages
-from support.agent_files import OWN, REAL, name
+from support.agent_files import OWN, REAL
+from support.cases import each
 from support.conversations import items, messages_of, plan
 from support.external_data import needs_data
 
@@ -75,7 +76,7 @@ def prove(conversation: Sequence[Message]) -> int:
     return made
 
 
-@pytest.mark.parametrize(("format_", "path"), OWN, ids=name)
+@each(("format_", "path"), OWN)
 def test_our_own_samples_make_valid_windows(format_: str, path: Path) -> None:
     """Of every agent whose files are read."""
     prove(transcripts.read(path, format=format_).messages)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -63,15 +64,33 @@ class User:
         return json.dumps({"hook_event_name": name, "session_id": "s1", "cwd": str(self.project.folder), **fields})
 
 
-@pytest.fixture
-def user(tmp_path: Path) -> Iterator[User]:
+@contextmanager
+def working(folder: Path) -> Iterator[User]:
     """A user in a hostile project; a server that was started on demand is stopped at the end."""
-    home = tmp_path / "home"
+    home = folder / "home"
     home.mkdir()
-    one = User(home, make_hostile_project(tmp_path))
+    one = User(home, make_hostile_project(folder))
     yield one
     if not one.project.traces():  # else it need not have started
         stop_server(one.memory)
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Iterator[User]:
+    """A user who has installed nothing."""
+    with working(tmp_path) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def host_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
+    """A user who has installed Holdfast into every host, and has a memory with a fact."""
+    with working(tmp_path_factory.mktemp("hosts")) as one:
+        install = f"for host in {list(HOSTS)}: holdfast(['install', host], standalone_mode=False)"
+        one.run(sys.executable, "-P", "-c", f"from holdfast.cli import holdfast\n{install}")
+        # A hook on a busy machine may not wait for a server.
+        one.run(HOLDFAST, "remember", "The replica uses port 6543.", "--project", str(one.project.folder))
+        yield one
 
 
 def test_the_server_that_a_hook_starts(user: User) -> None:
@@ -211,14 +230,12 @@ async def list_tools(command: tuple[str, ...], *, cwd: Path, environ: dict[str, 
 
 
 @pytest.mark.parametrize("host", list(HOSTS))
-def test_what_is_installed_into_a_host(user: User, host: str) -> None:
+def test_what_is_installed_into_a_host(host_user: User, host: str) -> None:
     """Every command that is written is absolute, and runs nothing of the project, even if PYTHONPATH names it.
 
     A host may have read that variable from the `.env` file of the project.
     """
-    user.run(HOLDFAST, "install", host)
-    # A hook on a busy machine may not wait for a server.
-    user.run(HOLDFAST, "remember", "The replica uses port 6543.", "--project", str(user.project.folder))
+    user = host_user
     assert user.project.traces() == []
     written = read_installed(user, host)
     assert written != Written()

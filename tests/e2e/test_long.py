@@ -20,7 +20,7 @@ from support.e2e_model import FACTS, WINDOW, Brain, faults, too_long
 from support.terminal import PROMPT, Terminal
 from support.waiting import until
 
-pytestmark = pytest.mark.untraced  # long conversations run the same lines again
+pytestmark = [pytest.mark.nightly, pytest.mark.untraced]  # long conversations run the same lines again
 
 TURNS = 30
 """How many turns, in one wire format; with `HOLDFAST_E2E_TURNS` as many as it says, in both."""

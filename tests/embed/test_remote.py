@@ -10,6 +10,7 @@ from holdfast.calls import RetryPolicy
 from holdfast.embed.remote import RemoteEmbedder
 from holdfast.errors import EmbeddingError, MissingExtraError
 from holdfast.settings import Secret
+from support.cases import each
 from support.embed_models import Endpoint, Reply, endpoint
 
 KEY = "sk-canary-0123456789abcdef"
@@ -298,7 +299,7 @@ class TestTrouble:
         with endpoint(Reply(body=b"[" * 200_000)) as server:
             trouble(remote(server), "the response is not JSON")
 
-    @pytest.mark.parametrize(
+    @each(
         "body",
         [
             {},
@@ -367,7 +368,7 @@ class TestIdentity:
         assert len({plain, *others}) == 4
         assert len({space.digest for space in (plain, *others)}) == 4
 
-    @pytest.mark.parametrize(
+    @each(
         ("provider", "changes", "why"),
         [
             ("openai", {"key": None}, r"no key: set OPENAI_API_KEY or embedding\.api_key"),

@@ -17,6 +17,7 @@ from holdfast.embed import models_folder, tokenizer
 from holdfast.embed.base import clean
 from holdfast.embed.static import WORDLLAMA, find_wordllama
 from holdfast.embed.tokenizer import TEXTS_BEFORE_CHUNKS, ChunkTokenizer, find_chunk_rules, load_tokenizer
+from support.cases import each
 from support.strategies import examples
 
 SPECIAL = ["<unk>", "<s>", "[SEP]", "a.b"]
@@ -196,7 +197,7 @@ def changed(tokenizer: Tokenizer, part: str, **fields: Any) -> dict[str, Any]:
 class TestWhole:
     """Tokenizers whose texts stay whole."""
 
-    @pytest.mark.parametrize("piece", ["a▁", "a1", "1a", "▁1", "a.", ".a", "\n\n", "▁\n", "中a", "中中", "▁中"])
+    @each("piece", ["a▁", "a1", "1a", "▁1", "a.", ".a", "\n\n", "▁\n", "中a", "中中", "▁中"])
     def test_pieces_over_a_cut(self, piece: str) -> None:
         """One piece that reaches over a place where texts would be cut is enough."""
         assert find_chunk_rules(definition(pieces())) is not None
@@ -209,7 +210,7 @@ class TestWhole:
             read["model"]["merges"] = [" ".join(pair) for pair in read["model"]["merges"]]
             assert (find_chunk_rules(read) is not None) == allowed
 
-    @pytest.mark.parametrize(
+    @each(
         "read",
         [
             changed(pieces(), "model", dropout=0.1),

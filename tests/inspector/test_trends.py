@@ -24,6 +24,7 @@ from holdfast.server.inspector.trends import (
 from holdfast.store.base import TurnSum
 from inspector.conftest import Running, find_violations, open_page
 from support import patient
+from support.cases import each
 
 Page = Any
 MODEL = "claude-sonnet-4-5"
@@ -151,9 +152,7 @@ def test_the_axis_of_costs_has_the_right_dollars(cost: float, top: str, half: st
     assert (charts["Tokens sent and saved"].top, charts["Tokens sent and saved"].half) == ("4M", "2M")
 
 
-@pytest.mark.parametrize(
-    ("number", "top"), [(1, 1), (3, 4), (7, 8), (11, 12), (59, 60), (134, 160), (1_080_000, 1_200_000), (0, 0)]
-)
+@each(("number", "top"), [(1, 1), (3, 4), (7, 8), (11, 12), (59, 60), (134, 160), (1_080_000, 1_200_000), (0, 0)])
 def test_the_top_of_an_axis_is_a_round_number_near_the_highest_bar(number: float, top: float) -> None:
     """And half of it is a whole number, if it is a count of more than one."""
     assert round_up(number, is_count=True) == pytest.approx(top)

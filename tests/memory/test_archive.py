@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from benchmarks.archive_rows import make_rows
 from holdfast import providers, transcripts
 from holdfast.memory import archive
@@ -147,6 +149,7 @@ class TestSearchable:
         assert "carolin" in row.passages[0].terms[0]
 
 
+@pytest.mark.nightly
 @needs_data("transcripts/pi")
 def test_a_real_session_is_archived_whole(tmp_path: Path) -> None:
     """Every message of a recorded session is in the archive, again and again the same."""

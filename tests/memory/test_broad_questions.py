@@ -10,6 +10,7 @@ from benchmarks.other_words import make_tool_loop
 from holdfast import Engine
 from holdfast.memory.query import find_subject
 from holdfast.settings import Archive, Embedding, Recall, Settings
+from support.cases import each
 
 FACTS = (
     "The payment service listens on port 8461.",
@@ -19,7 +20,7 @@ FACTS = (
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "subject"),
     [
         ("Tell me everything about the payment service", "payment service"),
@@ -54,6 +55,7 @@ def test_the_subject_of_a_broad_question(question: str, subject: str) -> None:
     assert find_subject(question) == subject
 
 
+@pytest.mark.variants(first=True)
 @pytest.mark.parametrize("sessions", [1, 4])
 def test_every_fact_on_a_subject_is_recalled(tmp_path: Path, sessions: int) -> None:
     """Many messages that only name the subject do not take the room of those that say something about it."""

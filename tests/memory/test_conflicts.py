@@ -278,6 +278,7 @@ for conflict in find_conflicts(rows):
 """
 
 
+@pytest.mark.nightly
 def test_contradictions_are_the_same_in_every_process() -> None:
     """Which of many similar facts are compared does not follow from the order of a set."""
     found: set[str] = set()

@@ -13,6 +13,7 @@ from benchmarks.archive_rows import make_rows
 from holdfast.memory.block import CLOSE, OPEN, Detail, Fact, Marks, find_blocks, render, strip_message, strip_text
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.store.base import Scope
+from support.cases import each
 from support.conversations import MARKS
 
 MOMENT = 1_770_733_860_000
@@ -58,7 +59,7 @@ DISGUISES: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("disguise", DISGUISES.values(), ids=DISGUISES)
+@each("disguise", DISGUISES.values())
 def test_a_block_is_known_in_every_disguise(disguise: Callable[[str], str]) -> None:
     """Indented, quoted, wrapped or escaped, before, after or between words: it goes, and the words stay."""
     block = disguise(BLOCK)
@@ -76,7 +77,7 @@ def test_a_clipped_block_goes_to_the_end(disguise: Callable[[str], str], part: f
     assert stripped == "my question"
 
 
-@pytest.mark.parametrize("cut", range(len(TAG), len(BLOCK), 7))
+@each("cut", range(len(TAG), len(BLOCK), 7))
 def test_wherever_the_end_was_clipped(cut: int) -> None:
     """Once the first part has begun, nothing of a clipped block is left."""
     assert strip_text(f"mine\n\n{BLOCK[:cut]}", MARKS) == "mine"
@@ -106,7 +107,7 @@ def test_a_clipped_block_ends_where_the_next_begins() -> None:
     assert strip_text(f"{BLOCK}\n\none\n\n{BLOCK[150:]}\n\ntwo", MARKS) == "two"
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "what is <recalled-context>? and </recalled-context>?",
@@ -126,7 +127,7 @@ def test_words_about_blocks_are_left_alone(text: str) -> None:
     assert strip_text(text, MARKS) is text
 
 
-@pytest.mark.parametrize("disguise", DISGUISES.values(), ids=DISGUISES)
+@each("disguise", DISGUISES.values())
 def test_no_tool_result_brings_a_block_back(disguise: Callable[[str], str]) -> None:
     """A log of requests that a tool printed is archived without the blocks in it."""
     text = f'{{"role": "user", "text": "{disguise(BLOCK)}"}}'

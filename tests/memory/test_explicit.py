@@ -8,6 +8,7 @@ from holdfast.memory import facts
 from holdfast.memory.block import Fact, render
 from holdfast.memory.extract import read_explicit
 from holdfast.memory.facts import Draft
+from support.cases import each
 from support.conversations import MARKS
 from support.fact_scripts import learn, make_row, rows
 
@@ -18,7 +19,7 @@ def only(text: str) -> Draft:
     return found
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "Remember that the customer pays late.",
@@ -37,7 +38,7 @@ def test_a_memory_or_decision_is_kept_as_it_was_written(text: str) -> None:
     assert (found.type, found.content, found.quote, found.slot, found.evidence) == ("decision", text, text, "", (1,))
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "Remember that refunds above 500 euros need the approval of Dagny.",
@@ -68,7 +69,7 @@ def test_what_the_user_asks_to_remember_is_always_kept(text: str) -> None:
     assert only(f"Hello there.\n{text}\nThanks!").content == text
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "Do you remember that refunds need approval?",
@@ -117,7 +118,7 @@ def test_only_words_of_the_user_are_remembered() -> None:
         assert read_explicit([make_row(1, "Remember that Anna is on leave.", role=role)]) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "subject", "slot", "value", "old"),
     [
         ("We moved the API to port 9090.", "the API", "port", "9090", ""),
@@ -188,7 +189,7 @@ def test_a_setting_or_a_task_is_a_line_of_its_own(line: str, subject: str) -> No
     assert read_explicit([make_row(1, f"Thanks, that reads better. {line} Next, look at the query.")]) == []
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "The billing API listens on port 8080.",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from holdfast.memory import facts
 from holdfast.memory.facts import asks_for, kind_of, normalise_slot, same_subject, split_slot
 from holdfast.store.base import FactRow
+from support.cases import each
 from support.fact_scripts import NOW, fact, learn, rows
 
 
@@ -46,7 +45,7 @@ def test_a_retired_fact_is_hidden_and_still_in_the_history() -> None:
     assert facts.as_of([port, gone], time=NOW) == [port]
 
 
-@pytest.mark.parametrize(
+@each(
     ("left", "right", "same"),
     [
         ("the API", "API", True),
@@ -78,7 +77,7 @@ def test_slots_have_one_name() -> None:
     assert not asks_for("API?", subject="API", slot="")
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "kind"),
     [
         ("https://a.test/x", "url"),

@@ -3,9 +3,10 @@
 import pytest
 
 from holdfast.memory.archive import is_acknowledgement, is_noise, unwrap
+from support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "", "   ", "ok", "OK.", "Thanks!", "yes", "fix it", "NO_REPLY", "**HEARTBEAT_OK**", "HEARTBEAT_OK.",
@@ -42,7 +43,7 @@ def test_text_with_content_is_kept(text: str) -> None:
     assert not is_noise(unwrap(text))
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "ok great", "Fine.", "thank you so much!", "see you tomorrow", "perfect, let's continue tomorrow", "Morning.",
@@ -64,7 +65,7 @@ def test_a_message_of_such_phrases_and_filler_is_an_acknowledgement(text: str) -
     assert is_acknowledgement(text)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "ok, and the port?", "yes, deploy it", "no, tomorrow", "fine, which port?", "thanks, what about tomorrow?",
@@ -85,7 +86,7 @@ def test_phrases_that_can_be_split_in_many_ways_are_read_in_time(text: str) -> N
     assert not is_acknowledgement(text)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "words"),
     [
         ("[Sun 2026-02-15 18:49 GMT+8] hello there", "hello there"),
@@ -143,7 +144,7 @@ HEADERS = [
 """The header that a host puts before a message, for each channel."""
 
 
-@pytest.mark.parametrize("header", HEADERS)
+@each("header", HEADERS)
 def test_the_header_of_any_channel_goes(header: str) -> None:
     """With channel, sender, time since the last message and time, in any order that hosts have used."""
     assert unwrap(f"{header} 端口是 8443, use it") == "端口是 8443, use it"
@@ -151,7 +152,7 @@ def test_the_header_of_any_channel_goes(header: str) -> None:
     assert unwrap(f"{header} first\n{header} second") == "first\nsecond"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "words"),
     [
         ("Feishu[default] DM from ou_123: 端口是多少", "端口是多少"),
@@ -180,7 +181,7 @@ def test_text_that_channels_add_is_removed(text: str, words: str) -> None:
     assert unwrap(text) == words
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "[Slack integration] fails with 400",
@@ -216,7 +217,7 @@ def test_what_only_looks_like_an_envelope_stays(text: str) -> None:
     assert unwrap(text) == text
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         *("[" * 50_000, "System:" * 20_000, "```json\n" * 20_000, "(untrusted metadata):\n" * 9_000),

@@ -99,13 +99,8 @@ def test_a_line_among_1500_messages_is_recalled(tmp_path: Path) -> None:
     check(tmp_path, facts)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param("transcripts/pi/large-session.jsonl", marks=pytest.mark.nightly),
-        "transcripts/claude_code/cca-db68d083.jsonl",
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("path", ["transcripts/pi/large-session.jsonl", "transcripts/claude_code/cca-db68d083.jsonl"])
 def test_a_line_of_tool_output_in_a_real_session_is_recalled(tmp_path: Path, path: str) -> None:
     """Facts that stand in the middle of what a tool gave back in a real session come back."""
     facts = list(ENGLISH)

@@ -15,6 +15,7 @@ from holdfast.memory.session_questions import LAST_SESSION, read_question
 from holdfast.messages import Message
 from holdfast.settings import Archive, Embedding, Settings
 from holdfast.store.base import Scope
+from support.cases import each
 from support.conversations import reply, user
 from support.waiting import UNHURRIED
 
@@ -24,7 +25,7 @@ HERE = Scope(project="shop", session="new")
 
 
 class TestReading:
-    @pytest.mark.parametrize(
+    @each(
         ("text", "subject"),
         [
             ("What did we do yesterday?", ""),
@@ -67,7 +68,7 @@ class TestReading:
         assert len(question.periods) == 1
         assert question.subject == subject
 
-    @pytest.mark.parametrize(
+    @each(
         ("text", "subject"),
         [
             ("In the session about the importer, which file did we change?", "importer"),
@@ -94,7 +95,7 @@ class TestReading:
     def test_the_last_session(self, text: str) -> None:
         assert read_question(text, now=NOW) == LAST_SESSION
 
-    @pytest.mark.parametrize(
+    @each(
         "text",
         [
             "Which port does staging use?",

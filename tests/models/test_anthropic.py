@@ -20,6 +20,7 @@ from holdfast.models.base import Prompt, Reply, Tool
 from holdfast.models.scripted import ScriptedReply
 from holdfast.providers import check, read_request
 from holdfast.testing.provider import Cut, Event, Events, Raw, ScriptedProvider, Step
+from support.cases import each
 from support.waiting import PATIENCE
 
 EPHEMERAL = {"type": "ephemeral"}
@@ -185,7 +186,7 @@ def in_stream(kind: str, message: str) -> Events:
     return Events([("message_start", {"type": "message_start", "message": {}}), ("error", error)])
 
 
-@pytest.mark.parametrize(
+@each(
     ("step", "kind"),
     [
         (ModelBusyError("", status=529), ModelBusyError),

@@ -6,10 +6,9 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
 
-import pytest
-
 from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError, ModelRefusedError
 from holdfast.models.client import error_from_response, retry_after
+from support.cases import each
 
 
 def anthropic(kind: str, message: str) -> dict[str, Any]:
@@ -22,7 +21,7 @@ def openai(message: str, *, code: str | None = None, kind: str = "invalid_reques
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-@pytest.mark.parametrize(
+@each(
     ("status", "body", "kind"),
     [
         (400, anthropic("invalid_request_error", "prompt is too long: 9 tokens > 8 maximum"), ModelOverflowError),
@@ -92,7 +91,7 @@ def test_a_hostile_body_is_no_trouble() -> None:
     assert isinstance(error_from_response("m", status=401, body="[" * 100_000), ModelRefusedError)
 
 
-@pytest.mark.parametrize(
+@each(
     ("headers", "text", "expected"),
     [
         ({"Retry-After": "7"}, "", 7.0),

@@ -16,6 +16,7 @@ from holdfast.models.naming import ENDPOINTS
 from holdfast.providers.models import WINDOWS
 from holdfast.settings import ModelSettings, Settings
 from holdfast.testing.provider import ScriptedProvider
+from support.cases import each
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])
 PLAIN = Settings()
@@ -131,7 +132,7 @@ def test_the_process_has_an_environment_too(monkeypatch: pytest.MonkeyPatch) -> 
     assert inside(open_model("claude-opus-5-5", settings=PLAIN)).name == "anthropic/claude-opus-5-5"
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "tokens"),
     [
         ("claude-3-5-sonnet-latest", 200_000),

@@ -15,6 +15,7 @@ from holdfast.models.openai import OpenAIModel, chat_body
 from holdfast.models.scripted import ScriptedReply
 from holdfast.providers import check
 from holdfast.testing.provider import Cut, Events, Raw, ScriptedProvider, Step
+from support.cases import each
 from support.waiting import PATIENCE
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])
@@ -190,7 +191,7 @@ def in_stream(message: str, code: str | None = None) -> Events:
     return Events([(None, {"error": {"message": message, "type": "x", "code": code}})])
 
 
-@pytest.mark.parametrize(
+@each(
     ("step", "kind"),
     [
         (in_stream("The server had an error"), ModelBusyError),

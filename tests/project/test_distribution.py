@@ -17,6 +17,7 @@ import pytest
 
 import holdfast
 from holdfast_memory.distribution import DISTRIBUTION, install_command
+from support.cases import each
 from support.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -81,7 +82,7 @@ def texts() -> list[Path]:
     return sorted(path for path in files if b"\0" not in path.read_bytes()[:4096])
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "pip install {}",
@@ -123,7 +124,7 @@ def test_an_install_line_of_the_other_project_is_found(line: str) -> None:
         assert not any(list(find_install_lines_of_the_stranger(text)) for text in own)
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "pip install 'holdfast-memory[openai]'; holdfast chat",
@@ -181,7 +182,7 @@ def install(folder: Path) -> Path:
     """Install the package into a folder as pip would, and return the folder."""
     source = Path(holdfast.__file__).parent
     for package in (source, source.with_name("holdfast_agent"), source.with_name("holdfast_memory")):
-        shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(package, folder / package.name)  # with what is compiled, which `doctor` need not compile again
     _record(folder, DISTRIBUTION, holdfast.__version__, ["holdfast/__init__.py", "holdfast/cli/__init__.py"])
     return folder
 

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 import holdfast
 from benchmarks.__main__ import bench
 from holdfast import Engine, Settings, __version__, cli, errors
+from support.cases import each
 from support.openclaw_paths import DOCUMENTED
 from support.paths import ROOT
 
@@ -70,13 +71,13 @@ def commands() -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("name", commands())
+@each("name", commands())
 def test_a_command_is_documented(name: str) -> None:
     """Every command has a heading in docs/cli.md."""
     assert f"## holdfast {name}\n" in (ROOT / "docs" / "cli.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("name", sorted(bench.commands))
+@each("name", sorted(bench.commands))
 def test_a_benchmark_is_documented(name: str) -> None:
     """Every benchmark has a heading in docs/benchmarks-running.md, a help text and --json."""
     assert f"## python -m benchmarks {name}\n" in (ROOT / "docs" / "benchmarks-running.md").read_text("utf-8")
@@ -85,7 +86,7 @@ def test_a_benchmark_is_documented(name: str) -> None:
     assert any("--json" in parameter.opts for parameter in command.params)
 
 
-@pytest.mark.parametrize("name", holdfast.__all__)
+@each("name", holdfast.__all__)
 def test_a_public_name_is_documented(name: str) -> None:
     """Every exported name is in docs/api.md: add it to a page in scripts/api_pages.py."""
     assert f"`holdfast.{name}`" in (ROOT / "docs" / "api.md").read_text("utf-8")
@@ -98,7 +99,7 @@ def test_the_pages_of_the_api_are_up_to_date() -> None:
     assert stale == []
 
 
-@pytest.mark.parametrize("name", commands())
+@each("name", commands())
 def test_a_command_describes_what_it_does(name: str) -> None:
     """Every command has a help text, and all but groups have --json."""
     context = click.Context(cli.holdfast)
@@ -113,7 +114,7 @@ def test_a_command_describes_what_it_does(name: str) -> None:
     assert has_json or isinstance(command, click.Group)
 
 
-@pytest.mark.parametrize("name", [name for name in vars(errors) if name.endswith("Error")])
+@each("name", [name for name in vars(errors) if name.endswith("Error")])
 def test_an_error_is_documented(name: str) -> None:
     """Every error has a row in docs/errors.md and a place in the drawn tree."""
     assert f"| `{name}` |" in (ROOT / "docs" / "errors.md").read_text("utf-8")
@@ -130,7 +131,7 @@ def _seed_rows() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("row", _seed_rows(), ids=lambda row: row[2:60])
+@each("row", _seed_rows())
 def test_a_promise_of_the_seeds_has_a_test(row: str) -> None:
     """Every row of docs/seeds.md names a test, and every test that it names exists."""
     named = re.findall(r"`(?:tests/)?([\w/]+\.py)((?:::\w+)*)`", row)
@@ -235,16 +236,23 @@ def run_commands(script: Iterable[str], page: str, home: Path, monkeypatch: pyte
         assert done.exit_code == 0, f"{page}: {words}: {done.output} {done.exception!r}"
 
 
-QUICK = {quick: page for script, page in scripts().items() if (quick := tuple(w for w in script if not is_slow(w)))}
+def quick_commands() -> dict[str, tuple[str, ...]]:
+    """The commands of each page that are not slow, in their order and once each."""
+    pages: dict[str, dict[str, None]] = {}
+    for script, page in scripts().items():
+        pages.setdefault(page, {}).update(dict.fromkeys(words for words in script if not is_slow(words)))
+    return {page: tuple(words) for page, words in pages.items() if words}
+
+
 SLOW = {script: page for script, page in scripts().items() if any(is_slow(words) for words in script)}
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize(("script", "page"), QUICK.items(), ids=lambda shown: str(shown)[:60])
+@pytest.mark.parametrize(("page", "script"), quick_commands().items(), ids=lambda shown: str(shown)[:60])
 def test_commands_in_the_docs_run(
-    script: tuple[str, ...], page: str, home: Path, monkeypatch: pytest.MonkeyPatch
+    page: str, script: tuple[str, ...], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every command of the docs runs in an empty home."""
+    """Every command of a page runs after those above it, from an empty home on."""
     run_commands(script, page, home, monkeypatch)
 
 

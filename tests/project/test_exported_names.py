@@ -21,9 +21,10 @@ from holdfast.memory import learning_state
 from holdfast.models import base
 from holdfast.search import candidates
 from holdfast.store import base as rows
+from support.cases import each
 
 
-@pytest.mark.parametrize("name", holdfast.__all__)
+@each("name", holdfast.__all__)
 def test_every_name_can_be_imported(name: str) -> None:
     """Each name of __all__ is there."""
     assert getattr(holdfast, name) is not None
@@ -43,7 +44,7 @@ HOMES: Final = {
 """The rows of a store and the sections of the settings are exported by modules of their own."""
 
 
-@pytest.mark.parametrize("name", holdfast.__all__)
+@each("name", holdfast.__all__)
 def test_what_a_public_name_takes_and_returns_is_public(name: str) -> None:
     """Every class in a signature or field can be imported where its user is imported from."""
     exported = {id(getattr(holdfast, other)) for other in holdfast.__all__}
@@ -113,7 +114,7 @@ def test_importing_the_package_imports_nothing_else() -> None:
     assert not (heavy | frameworks) & set(eval(done.stdout))  # noqa: S307 - our own list
 
 
-@pytest.mark.parametrize("name", holdfast.__all__)
+@each("name", holdfast.__all__)
 def test_no_name_is_that_of_a_module(name: str) -> None:
     """A module that is imported later would take the place of what was exported under its name."""
     assert name == "__version__" or find_spec(f"holdfast.{name}") is None

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     "arguments", [["--version"], ["facts", "--json"], ["remember"], ["no-such-command"], ["remember", "端口是 8443"]]
 )

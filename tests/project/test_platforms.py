@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.waiting import PATIENCE
 
 SCRIPT = r'''
@@ -149,6 +151,7 @@ def test_the_library_and_the_commands_work_without_posix_calls(tmp_path: Path) -
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.nightly
 def test_writers_of_a_file_take_turns_without_posix_calls(tmp_path: Path) -> None:
     """Two processes write the number of lines that they have read, and no number twice."""
     (tmp_path / "numbers").touch()
@@ -160,6 +163,7 @@ def test_writers_of_a_file_take_turns_without_posix_calls(tmp_path: Path) -> Non
     assert (tmp_path / "numbers").read_text() == "".join(f"{number}\n" for number in range(20))
 
 
+@pytest.mark.nightly
 def test_one_process_has_the_lock_without_posix_calls(tmp_path: Path) -> None:
     """The second one is told that it has not."""
     with start(tmp_path, ONLY) as first:

@@ -84,7 +84,7 @@ class Memory:
         return address("", self.token)
 
 
-@pytest.fixture(scope="module", params=["sqlite", "folder"])
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("folder", marks=pytest.mark.nightly)])
 def memory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
     """Store a message, a turn and a fact for each owner, in a SQLite file or a memory-context folder."""
     home = tmp_path_factory.mktemp("ways")

@@ -10,6 +10,7 @@ import pytest
 from holdfast.errors import FormatError
 from holdfast.messages import Image, Message, Opaque, RedactedThinking, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.providers import read, render
+from support.cases import each
 
 REPLY: dict[str, Any] = {
     "id": "msg_01",
@@ -127,7 +128,7 @@ class TestRead:
         """Without the tokens that were sent, nothing is known about the window."""
         assert read_one({**REPLY, "usage": usage}).usage is None
 
-    @pytest.mark.parametrize(
+    @each(
         ("content", "where"),
         [
             (None, "messages[0].content"),

@@ -9,6 +9,7 @@ import pytest
 from holdfast.errors import FormatError
 from holdfast.messages import Message, Opaque, Text
 from holdfast.providers import FORMATS, detect, read, render
+from support.cases import each
 
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
 
@@ -43,7 +44,7 @@ def test_a_message_is_read_or_refused_but_never_empty(shown: str, named: str) ->
 class TestDetect:
     """Marks, and what they decide."""
 
-    @pytest.mark.parametrize(
+    @each(
         ("name", "wire"),
         [
             (
@@ -138,7 +139,7 @@ class TestDetect:
         assert [call.id for call in message.calls] == ["a"]
         assert message.parts[0] == Opaque(kind="tool_use", data=block)
 
-    @pytest.mark.parametrize(
+    @each(
         ("messages", "where"),
         [
             (None, "messages"),

@@ -11,6 +11,7 @@ from holdfast.errors import FormatError
 from holdfast.messages import Image, Message, Opaque, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.providers import read, render
 from holdfast.providers.openai_chat import read_usage
+from support.cases import each
 
 REPLY: dict[str, Any] = {
     "role": "assistant",
@@ -110,7 +111,7 @@ class TestRead:
             Opaque(kind="input_audio", data=audio),
         )
 
-    @pytest.mark.parametrize(
+    @each(
         ("wire", "where"),
         [
             ({"role": "wizard"}, "messages[0].role"),

@@ -10,6 +10,7 @@ import pytest
 from holdfast.errors import FormatError
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers import read, render
+from support.cases import each
 
 SUMMARY: dict[str, Any] = {"type": "summary_text", "text": "Need the file"}
 PATCH: dict[str, Any] = {"type": "update_file", "diff": "@@"}
@@ -71,7 +72,7 @@ def render_one(message: Message) -> Any:
 class TestRead:
     """Reading."""
 
-    @pytest.mark.parametrize(("item", "part"), ITEMS)
+    @each(("item", "part"), ITEMS)
     def test_an_item_is_one_part(self, item: dict[str, Any], part: Part) -> None:
         """Reasoning, calls and results are items of their own."""
         assert read_one(item).parts == (part,)

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.messages import Usage
 from holdfast.providers.overflow import Numbers, is_overflow, is_silent_overflow, numbers
+from support.cases import each
 
 OVERFLOWS = [
     # Anthropic
@@ -127,20 +128,20 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("text", OVERFLOWS)
+@each("text", OVERFLOWS)
 def test_every_wording_of_an_overflow_is_known(text: str) -> None:
     """Each provider's way to say that the request is too long is recognised, in any case."""
     assert is_overflow(text, status=400)
     assert is_overflow(text.upper())
 
 
-@pytest.mark.parametrize("text", OTHERS)
+@each("text", OTHERS)
 def test_nothing_else_is_an_overflow(text: str) -> None:
     """Rate limits, other limits and mere quotations are no overflow, though they use the same words."""
     assert not is_overflow(text, status=400)
 
 
-@pytest.mark.parametrize("status", [401, 402, 403, 404, 408, 409, 429, 503, 529])
+@each("status", [401, 402, 403, 404, 408, 409, 429, 503, 529])
 def test_a_status_about_something_else_counts_more_than_words(status: int) -> None:
     """Where the status says that it is about something else, no word makes an overflow of it."""
     assert not is_overflow("prompt is too long: 9 tokens > 8 maximum", status=status)
@@ -168,7 +169,7 @@ def test_a_long_error_is_read_in_linear_time() -> None:
         assert numbers(text).limit is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "requested", "limit"),
     [
         ("prompt is too long: 213,462 tokens > 200,000 maximum", 213_462, 200_000),

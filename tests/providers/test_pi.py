@@ -11,6 +11,7 @@ from holdfast.errors import FormatError
 from holdfast.messages import Image, Message, Opaque, RedactedThinking, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.providers import read, render
 from holdfast.providers.pi import BRANCH_SUMMARY, COMPACTION_SUMMARY
+from support.cases import each
 from support.strategies import CALL_SPELLINGS, RESULT_IDS
 
 REPLY: dict[str, Any] = {
@@ -151,7 +152,7 @@ class TestRead:
         assert message.timestamp is None
         assert message.usage == Usage(output=2)
 
-    @pytest.mark.parametrize(
+    @each(
         ("wire", "where"),
         [
             ({"role": "wizard"}, "messages[0].role"),

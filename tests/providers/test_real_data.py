@@ -51,6 +51,7 @@ def test_our_own_lines_come_back() -> None:
     assert_comes_back([json.loads(line) for line in OWN], "anthropic")
 
 
+@pytest.mark.nightly
 @needs_data("transcripts/pi")
 class TestSharedTranscripts:
     """The public transcripts."""

@@ -10,6 +10,7 @@ import pytest
 from holdfast.errors import FormatError
 from holdfast.messages import Message, Text
 from holdfast.providers import read, read_request, render_request
+from support.cases import each
 
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
 SYSTEM: list[dict[str, Any]] = [
@@ -42,7 +43,7 @@ class TestReadRequest:
         """An empty prompt says nothing."""
         assert len(read_request({"system": empty, "messages": [USER]})) == 1
 
-    @pytest.mark.parametrize(
+    @each(
         ("body", "where"),
         [
             (None, "body"),
@@ -65,7 +66,7 @@ class TestReadRequest:
 class TestRenderRequest:
     """Rendering."""
 
-    @pytest.mark.parametrize(
+    @each(
         ("name", "body"),
         [
             ("anthropic", {"system": "You are.", "messages": [USER]}),

@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.errors import FormatError
 from holdfast.providers import FORMATS, Format, Violation, check
+from support.cases import each
 
 Wire = dict[str, Any]
 
@@ -89,7 +90,7 @@ INSTRUCTED = {"role": "system", "content": "mind"}
 class TestAnthropic:
     """The Messages API."""
 
-    @pytest.mark.parametrize(
+    @each(
         "wire",
         [
             [ASKED],
@@ -103,13 +104,12 @@ class TestAnthropic:
             [ASKED, says("assistant", use()), says("user", gave(content=""))],
             [ASKED, says("assistant", {"type": "thinking", "thinking": "", "signature": "s"}, "so"), ASKED],
         ],
-        ids=str,
     )
     def test_what_it_takes(self, wire: list[Wire]) -> None:
         """No rule is broken by what the provider accepts."""
         assert check(wire, "anthropic") == []
 
-    @pytest.mark.parametrize(
+    @each(
         ("rule", "wire"),
         [
             ("first-user", [SAID]),
@@ -153,7 +153,6 @@ class TestAnthropic:
             ("trailing-space", [ASKED, says("assistant", "so \n")]),
             ("trailing-space", [ASKED, {"role": "assistant", "content": "so "}]),
         ],
-        ids=str,
     )
     def test_what_it_refuses(self, rule: str, wire: list[Wire]) -> None:
         """Each rule by its name."""
@@ -175,7 +174,7 @@ def tool(call_id: str, content: Any = "ok") -> Wire:
 class TestChat:
     """Chat Completions."""
 
-    @pytest.mark.parametrize(
+    @each(
         "wire",
         [
             [SAID, ASKED],
@@ -196,13 +195,12 @@ class TestChat:
             ],
             [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}],
         ],
-        ids=str,
     )
     def test_what_it_takes(self, wire: list[Wire]) -> None:
         """No rule is broken by what the provider accepts."""
         assert check(wire, "openai_chat") == []
 
-    @pytest.mark.parametrize(
+    @each(
         ("rule", "wire"),
         [
             ("role", [{"role": "bot", "content": "x"}]),
@@ -224,7 +222,6 @@ class TestChat:
             ("arguments", [called("a", arguments={}), tool("a")]),
             ("repeated-id", [called("a", "a"), tool("a"), tool("a")]),
         ],
-        ids=str,
     )
     def test_what_it_refuses(self, rule: str, wire: list[Wire]) -> None:
         """Each rule by its name."""
@@ -270,7 +267,7 @@ class TestResponses:
         """No rule is broken by what the provider accepts."""
         assert check(wire, "openai_responses") == []
 
-    @pytest.mark.parametrize(
+    @each(
         ("rule", "wire"),
         [
             ("role", [{"role": "tool", "content": "x"}]),
@@ -294,7 +291,6 @@ class TestResponses:
             ("repeated-id", [CALL, OUTPUT, CALL, OUTPUT]),
             ("repeated-item", [REASONED, SAID, REASONED, SAID]),
         ],
-        ids=str,
     )
     def test_what_it_refuses(self, rule: str, wire: list[Wire]) -> None:
         """Each rule by its name."""
@@ -317,7 +313,7 @@ class TestGemini:
         wire = [turn("user", HI), turn("model", HI, ASKS, ASKS), turn("user", ANSWERS, ANSWERS, HI), turn("model", HI)]
         assert check(wire, "gemini") == []
 
-    @pytest.mark.parametrize(
+    @each(
         ("rule", "wire"),
         [
             ("role", [turn("assistant", HI)]),
@@ -332,7 +328,6 @@ class TestGemini:
             ("unanswered-call", [turn("user", HI), turn("model", ASKS)]),
             ("name", [turn("user", HI), turn("model", {"functionCall": {}}), turn("user", {"functionResponse": {}})]),
         ],
-        ids=str,
     )
     def test_what_it_refuses(self, rule: str, wire: list[Wire]) -> None:
         """Each rule by its name."""

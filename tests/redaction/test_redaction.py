@@ -12,6 +12,7 @@ import pytest
 from benchmarks.redaction import dense_texts, fill
 from holdfast.patterns import load
 from holdfast.redaction import JSON, Secret, find, redact, redact_value
+from support.cases import each
 from support.external_data import DATA, needs_data
 
 # Canaries are made here and not written down, lest a scanner of this repository takes them for leaks.
@@ -23,7 +24,7 @@ HEX = fill("<hex:64>", RNG)
 PASSWORD = "hunter2"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         (f"export GITHUB_TOKEN={GITHUB}", "export GITHUB_TOKEN=[REDACTED:github-token]"),
@@ -130,7 +131,7 @@ def test_a_secret_is_masked_and_nothing_next_to_it(text: str, expected: str) -> 
     assert redact(text) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         f"commit {HEX[:40]}",
@@ -205,7 +206,7 @@ def _pem(*, line_end: str = "\n", label: str = "RSA PRIVATE KEY") -> str:
     return line_end.join((f"-----BEGIN {label}-----", *lines, fill("<b64:22>==", RNG), f"-----END {label}-----"))
 
 
-@pytest.mark.parametrize(
+@each(
     "block",
     [
         _pem(),
@@ -329,7 +330,7 @@ def _patterns() -> list[tuple[str, str]]:
     return formats + [(name, pattern) for name, pattern in items if isinstance(pattern, str)]
 
 
-@pytest.mark.parametrize(("name", "pattern"), _patterns())
+@each(("name", "pattern"), _patterns())
 def test_no_pattern_can_read_a_text_twice(name: str, pattern: str) -> None:
     """Every repeat is bounded, or else possessive, flat, and with nothing behind it that could fail."""
     parser: Any = importlib.import_module("re._parser")

@@ -40,6 +40,7 @@ def test_the_matches_are_those_of_finditer(pattern: str, step: int) -> None:
         assert found == [match.span() for match in compiled.finditer(text, start)], text
 
 
+@pytest.mark.variants(first=True)
 @pytest.mark.parametrize("place", [2**19 - 20, 2**19 + 2**17 - 20])
 def test_a_secret_anywhere_in_a_long_line_is_masked(place: int) -> None:
     """Also if a step ends inside of it."""
@@ -48,6 +49,7 @@ def test_a_secret_anywhere_in_a_long_line_is_masked(place: int) -> None:
     assert secret[10:30] not in redact(line)
 
 
+@pytest.mark.nightly
 @pytest.mark.untraced
 @pytest.mark.skipif(sys.platform != "linux", reason="needs the processor time of another thread")
 def test_other_threads_run_while_a_long_line_is_masked() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.patterns import compile_once, load
 from holdfast.search.corrections import _FLAGS, Earlier, Later, Rarity, Statement, split_statements
+from support.cases import each
 
 CORRECTIONS = [
     "The worker is no longer used.",
@@ -54,7 +55,7 @@ def is_superseded(earlier: str, later: str, *, asked: frozenset[str] = frozenset
     return Earlier.read(statement, Rarity.of({}), asked=asked).is_superseded(Later.read(later))
 
 
-@pytest.mark.parametrize("text", CORRECTIONS)
+@each("text", CORRECTIONS)
 def test_every_strong_word_is_found_by_its_hint(text: str) -> None:
     """Most statements have no hint and are not searched for patterns."""
     words = load("corrections")["words"]
@@ -62,7 +63,7 @@ def test_every_strong_word_is_found_by_its_hint(text: str) -> None:
     assert any(hint in text.casefold() for hint in words["hints"])
 
 
-@pytest.mark.parametrize(
+@each(
     ("earlier", "later"),
     [
         ("The port of the gateway is 8443.", "The port of the gateway is 9443 now."),
@@ -84,7 +85,7 @@ def test_a_later_statement_about_the_same_subject_takes_its_place(earlier: str, 
     assert is_superseded(earlier, later)
 
 
-@pytest.mark.parametrize(
+@each(
     ("earlier", "later"),
     [
         ("The upload limit is 48 MB.", "The upload limit is 48 MB, as agreed."),

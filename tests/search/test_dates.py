@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from holdfast.search.dates import find_dates
+from support.cases import each
 
 YEARS = range(2022, 2025)
 NOW = int(datetime(2024, 6, 15, 12, tzinfo=UTC).timestamp() * 1000)
@@ -17,7 +18,7 @@ def inside(text: str, *moment: int, now: int | None = NOW) -> bool:
     return any(start <= at < stop for start, stop in find_dates(text, now=now, years=YEARS))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "day"),
     [
         ("What did we do in May 2023?", (2023, 5, 20)),

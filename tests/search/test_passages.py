@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.search.passages import LINES, LONGEST_WINDOW, PASSAGE, WHOLE, passages, windows
 from support import line_archives
+from support.cases import each
 from support.line_archives import ENGLISH
 
 PROSE = " ".join(f"This is sentence number {n}, and it says a thing or two." for n in range(300))
@@ -20,9 +21,7 @@ def test_a_short_text_is_one_window() -> None:
     assert passages("") == []
 
 
-@pytest.mark.parametrize(
-    "text", [PROSE, CHINESE, "word " * 3000, "字" * 3000, "x" * 5000, "line\n" * 2000, "a. " * 2000, "🦀" * 2000]
-)
+@each("text", [PROSE, CHINESE, "word " * 3000, "字" * 3000, "x" * 5000, "line\n" * 2000, "a. " * 2000, "🦀" * 2000])
 def test_windows_cover_the_text(text: str) -> None:
     """Windows follow each other without gap or overlap, and none is too long."""
     cut = windows(text)

@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.moments import local
 from holdfast.search.periods import find_periods, remove_periods
+from support.cases import each
 
 TUESDAY = datetime(2026, 11, 17, 15, 0)  # noqa: DTZ001 - a local time
 
@@ -20,7 +21,7 @@ def read(text: str, *, now: datetime = TUESDAY) -> list[tuple[str, str]]:
     return [(f"{local(start):%Y-%m-%d}", f"{local(stop):%Y-%m-%d}") for start, stop in found]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "start", "stop"),
     [
         ("What did we do today?", "2026-11-17", "2026-11-18"),
@@ -65,7 +66,7 @@ def test_a_period_has_its_first_day_and_the_first_day_after_it(text: str, start:
     assert read(text) == [(start, stop)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "start", "stop"),
     [
         ("in the last week of February", "2026-02-22", "2026-03-01"),
@@ -99,7 +100,7 @@ def test_a_period_in_a_longer_one_is_the_shorter_one(text: str, start: str, stop
     assert read(text) == [(start, stop)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "start", "stop"),
     [
         ("between November 3 and November 5", "2026-11-03", "2026-11-06"),
@@ -137,7 +138,7 @@ def test_a_list_has_each_of_its_periods(text: str) -> None:
     assert sorted(read(text)) == [("2026-11-15", "2026-11-16"), ("2026-11-16", "2026-11-17")]
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "Which port does staging use?",

@@ -13,6 +13,7 @@ from holdfast.search import related
 from holdfast.search.related import find_related
 from holdfast.settings import Embedding, Settings
 from holdfast.text import terms
+from support.cases import each
 from support.embed_models import static_folder
 
 LINES = Path(related.__file__).with_name("related.txt").read_text("ascii").splitlines()
@@ -30,7 +31,7 @@ def test_the_table_is_sorted_and_of_terms() -> None:
         assert len(others) <= 8, line
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "near"),
     [
         ("car", "vehicle"),

@@ -22,6 +22,7 @@ from holdfast.search.relevance import (
     weigh_confidence,
     word_relevance,
 )
+from support.cases import each
 from support.ranking_signals import Said, signals
 
 TALK = [Said("we deploy to Frankfurt"), Said("the cat sleeps"), Said("lunch was good")]
@@ -128,7 +129,7 @@ def test_chinese_words_are_counted_too() -> None:
     assert count_words(weigh_terms(["migrate the database now"])) == pytest.approx(3, abs=1)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("Why do cats purr?", 0.0),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from holdfast.models.scripted import Scripted
 from holdfast.server.process import find
 from holdfast.settings import Archive, Embedding, Recall, Settings
 from holdfast.store.base import Scope, Select
+from support.forked import run_holdfast
 from support.hook_host import Host
 from support.learning_model import count_extractions, depot_model
 from support.waiting import UNHURRIED, stop_server, until
@@ -233,8 +232,7 @@ def test_a_failure_is_logged_and_the_host_continues(host: Host) -> None:
     log = host.home / "hooks.log"
     assert log.read_text("utf-8").count("\n") == 1
     assert log.stat().st_mode & 0o777 == 0o600
-    command = [sys.executable, "-m", "holdfast", "doctor", "--home", str(host.home), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_holdfast("doctor", "--home", str(host.home), "--json", check=False)
     findings = [finding["what"] for finding in json.loads(done.stdout)["findings"]]
     assert [what for what in findings if what.startswith("hook: ") and "StorageError" in what]
     (extras,) = [what for what in findings if what.startswith("extras: ")]
@@ -244,9 +242,8 @@ def test_a_failure_is_logged_and_the_host_continues(host: Host) -> None:
 def test_wrong_settings_are_logged_and_the_host_continues(tmp_path: Path) -> None:
     """The folder of the memory is not known then: the log is in the default one."""
     environ = {**os.environ, "HOLDFAST_HOME": str(tmp_path / "memory"), "HOLDFAST_RECALL__HARD_CAP_TOKENS": "many"}
-    command = [sys.executable, "-m", "holdfast", "hook"]
     data = json.dumps({"hook_event_name": "UserPromptSubmit", "session_id": "s1", "prompt": "Where?"})
-    done = subprocess.run(command, input=data, env=environ, capture_output=True, text=True, check=True)
+    done = run_holdfast("hook", stdin=data, env=environ)
     assert (done.stdout, done.stderr) == ("", "")
     assert "SettingsError" in (tmp_path / "memory" / "hooks.log").read_text("utf-8")
 

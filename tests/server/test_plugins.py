@@ -149,6 +149,7 @@ def test_a_host_that_ends_does_not_wait_for_a_process_that_hangs(tmp_path: Path,
     os.kill(pid, signal.SIGKILL)  # an error if it has ended
 
 
+@pytest.mark.variants(first=True)
 @pytest.mark.parametrize("name", sorted(HOSTS))
 def test_a_deleted_store_keeps_the_limit(tmp_path: Path, name: str) -> None:
     """The process answers, without the store."""

@@ -481,9 +481,9 @@ class TestSessions:
         """Many streams of long conversations are open at once."""
 
         def windows() -> list[int]:
-            return [id(one) for one in gc.get_objects() if isinstance(one, Window)]
+            return [id(one) for one in gc.get_objects() if issubclass(type(one), Window)]
 
-        before = [one for one in gc.get_objects() if isinstance(one, Window)]  # of other tests
+        before = [one for one in gc.get_objects() if issubclass(type(one), Window)]  # of other tests
         body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "Which port?"}]}
         with (
             start([Hang()]) as server,

@@ -6,9 +6,10 @@ import pytest
 
 from holdfast.settings import Secret, read_duration, spell_duration
 from holdfast.settings.schema import read_bytes
+from support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("spelled", "seconds"),
     [
         ("5m", 300),
@@ -34,7 +35,7 @@ def test_duration(spelled: object, seconds: float) -> None:
     assert read_duration(spelled) == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize(
+@each(
     "spelled",
     [
         "",
@@ -61,7 +62,6 @@ def test_duration(spelled: object, seconds: float) -> None:
         timedelta(days=-1),
         timedelta(days=99_999),
     ],
-    ids=range(23),
 )
 def test_no_duration(spelled: object) -> None:
     """What is no duration, negative or longer than ten years is refused."""
@@ -108,7 +108,7 @@ def test_secret_expands_once() -> None:
     assert Secret.expand("x-${A}-${B}-$${B}-$B-${", environ).reveal() == "x-${B}-b-${B}-$B-${"
 
 
-@pytest.mark.parametrize("value", ["plain", "${A}", "$${A}", "$$${A}", "$", "${}", "a$", "密钥"])
+@each("value", ["plain", "${A}", "$${A}", "$$${A}", "$", "${}", "a$", "密钥"])
 def test_secret_spelled(value: str) -> None:
     """A secret is spelled so that it reads as itself."""
     assert Secret.expand(Secret(value).spell(), {}) == Secret(value)

@@ -19,6 +19,7 @@ def test_the_sqlite_store_passes_every_check(check: Check, tmp_path: Path) -> No
     check(open_sqlite, tmp_path)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_the_encrypted_store_passes_every_check(check: Check, tmp_path: Path) -> None:
     """The embedded store passes each check of a store if it is encrypted."""

@@ -612,6 +612,7 @@ print(last)
 """
 
 
+@pytest.mark.variants(first=True)
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
 @pytest.mark.parametrize(("old", "new"), [(None, KEY), (KEY, None)], ids=["encrypt", "decrypt"])
 def test_a_kill_during_a_conversion_leaves_one_usable_store(

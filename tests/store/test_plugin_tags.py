@@ -3,9 +3,10 @@
 import pytest
 
 from holdfast.store.plugin_files import entities, topics
+from support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("Fix the bug in the parser", ["programming"]),
@@ -24,7 +25,7 @@ def test_topics_are_recognised_by_keywords(text: str, expected: list[str]) -> No
     assert topics(text) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("see https://example.org/a/b?c=d now", {"url": "https://example.org/a/b?c=d"}),

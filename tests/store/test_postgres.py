@@ -271,6 +271,7 @@ class TestVectors:
             assert found.passages[found.cosine.argmax()] == exact.passages[exact.cosine.argmax()] == number
             assert np.allclose(found.nearest, exact.nearest, atol=0.01)
 
+    @pytest.mark.variants(first=True)
     @pytest.mark.parametrize("signs", [1000, 9000])
     def test_vectors_of_a_large_tenant_stay_on_the_server(
         self, store: PostgresStore, tmp_path: Path, signs: int

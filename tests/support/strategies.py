@@ -34,7 +34,7 @@ Wire = dict[str, Any]
 
 def examples(number: int) -> int:
     """Return how many examples a test tries if 100 are usual: fewer in `make test`, four times 100 in `make fuzz`."""
-    return max(min(number, 5), number * settings().max_examples // 100)
+    return max(min(number, 3), number * settings().max_examples // 100)
 
 
 # --- JSON --------------------------------------------------------------------

@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
+from tempfile import TemporaryFile
 from typing import Any, Final, NoReturn
 
 import pytest
+from _pytest.capture import FDCapture
 from _pytest.runner import runtestprotocol
 
 __all__ = ["RUN"]
@@ -89,8 +91,14 @@ def _start(session: pytest.Session, number: int) -> list[_Worker]:
 
 
 def _divide(items: Sequence[pytest.Item]) -> Iterator[list[pytest.Item]]:
-    """Yield the tests of each file, those of large files in several parts."""
-    for _, group in groupby(items, key=lambda item: item.path):
+    """Yield the tests of each file, those of large files in several parts, and those with a common marker together."""
+    together: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if marker := item.get_closest_marker("together"):
+            together.setdefault(marker.args[0], []).append(item)
+    yield from together.values()
+    others = (item for item in items if not item.get_closest_marker("together"))
+    for _, group in groupby(others, key=lambda item: item.path):
         tests = list(group)
         for start in range(0, len(tests), _MAX_TESTS):
             yield tests[start : start + _MAX_TESTS]
@@ -129,10 +137,7 @@ def _work(
     """Run chunks of tests until none is left."""
     config: Any = session.config
     try:
-        capture = config.pluginmanager.getplugin("capturemanager")
-        capture.stop_global_capturing()  # it writes to a file of all processes
-        capture.start_global_capturing()
-        capture.suspend_global_capture()
+        _separate_output(config)
         config._tmp_path_factory._basetemp = config._tmp_path_factory.mktemp(f"worker{name}", numbered=False)
         config.pluginmanager.register(_Sender(reports))
         tests = (item for chunk in _take(chunks, queue) for item in chunk)
@@ -150,6 +155,18 @@ def _work(
             traceback.print_exc()
         os._exit(1)
     os._exit(0)
+
+
+def _separate_output(config: Any) -> None:
+    """Capture what tests print in files of this process; those that were open would be files of all processes.
+
+    The numbers of the files stay: modules that were imported before have `sys.stderr` as a default of an argument.
+    """
+    capturing = config.pluginmanager.getplugin("capturemanager")._global_capturing
+    for captured in (capturing.out, capturing.err):
+        if isinstance(captured, FDCapture):
+            with TemporaryFile() as file:
+                os.dup2(file.fileno(), captured.tmpfile.fileno())
 
 
 def _take(chunks: Sequence[Sequence[pytest.Item]], queue: int) -> Iterator[Sequence[pytest.Item]]:

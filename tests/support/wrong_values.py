@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import json
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -11,9 +11,10 @@ VALUES: Final[tuple[Any, ...]] = (None, 5, True, "x", [], {}, [5], [[]], {"a": 1
 
 def change_each_value(data: Any) -> Iterator[Any]:
     """Yield the data once for each value in it and each other kind."""
+    text = json.dumps(data)
     for path in _paths(data):
         for value in VALUES:
-            changed = copy.deepcopy(data)
+            changed = json.loads(text)  # `copy.deepcopy` takes ten times as long
             holder = changed
             for key in path[:-1]:
                 holder = holder[key]

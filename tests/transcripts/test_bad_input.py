@@ -13,6 +13,7 @@ from holdfast.errors import TranscriptError
 from holdfast.transcripts import Entry, read, stream
 from holdfast.transcripts.entry import timestamp
 from holdfast.transcripts.lines import read_document, read_head
+from support.cases import each
 from support.paths import FIXTURES
 
 CLAUDE = FIXTURES / "claude_code" / "harbour.jsonl"
@@ -156,6 +157,7 @@ class TestReported:
 class TestLarge:
     """Files that are larger than what one wants to hold."""
 
+    @pytest.mark.nightly
     def test_a_line_of_60_megabytes(self, tmp_path: Path) -> None:
         """A line of 60 MB is a line."""
         size = 60 << 20
@@ -207,7 +209,7 @@ def test_a_document_nested_too_deeply(tmp_path: Path) -> None:
         read(path)
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "expected"),
     [
         ("2026-03-01T09:00:00.123Z", 1772355600123),

@@ -42,6 +42,7 @@ class TestRecognition:
         """Each file of ours is claimed by its own reader."""
         assert read(path).format == format_
 
+    @pytest.mark.nightly
     @needs_data("transcripts")
     def test_real(self, real_file: tuple[str, Transcript]) -> None:
         """Each real file is claimed by its own reader."""
@@ -122,6 +123,7 @@ class TestCoverage:
         if is_lines(path):
             assert uncovered(read(path, format=format_)) == 0
 
+    @pytest.mark.nightly
     @needs_data("transcripts")
     def test_real(self, real_file: tuple[str, Transcript]) -> None:
         """No line of the real files is passed over."""
@@ -162,6 +164,7 @@ class TestIdentity:
         if format_ in WIRE:
             assert assert_identical(read(path)) > 0
 
+    @pytest.mark.nightly
     @needs_data("transcripts")
     def test_real(self, real_file: tuple[str, Transcript]) -> None:
         """Each provider-shaped record of the real files comes back as it was."""

@@ -105,6 +105,7 @@ def test_other_rows(tmp_path: Path) -> None:
     assert problems == [5, 6, 7, 8, 1]
 
 
+@pytest.mark.nightly
 @needs_data("transcripts/swarm")
 def test_real_logs() -> None:
     """In the real logs the last request of the main conversation is in the union, pairs and all."""
