@@ -21,7 +21,7 @@ from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import FormatError
 from holdfast.memory.passage_search import Hit
 from holdfast.memory.recall import Missed
-from holdfast.messages import Message, Opaque, Text, ToolCall, ToolResult
+from holdfast.messages import Message, Opaque, ToolCall, ToolResult
 from holdfast.tokens import count_part, count_text
 
 CategoryKind: TypeAlias = Literal["used", "free", "buffer"]
@@ -136,7 +136,9 @@ class ContextReport:
     @property
     def saved_tokens(self) -> int:
         """The tokens that sending the whole conversation would have taken in addition; negative if it took fewer."""
-        return self.whole_tokens - self.total_tokens if self.whole_tokens else 0
+        if not self.whole_tokens:
+            return 0
+        return self.whole_tokens - self.total_tokens
 
     @property
     def max_tokens(self) -> int:
@@ -218,7 +220,9 @@ class Window:
     def overview(self) -> str:
         """The overview in it; empty if there is none."""
         found = find_overview(self.items)
-        return found.text if found is not None else ""
+        if found is None:
+            return ""
+        return found.text
 
     def render(self, format: str | None = None) -> list[Mapping[str, Any]]:
         """Render the message list of a request, valid for the provider; by default the one it was made for."""
@@ -236,10 +240,16 @@ class Window:
 
 def warn_opaque(items: Sequence[Item]) -> list[str]:
     """Warn about blocks that are sent unchanged because they are not understood."""
-    parts = [part for item in items for part in item.message.parts if not isinstance(part, Text)]
-    inside = (block for part in parts if isinstance(part, ToolResult) for block in part.content)
-    kinds = sorted({part.kind for part in (*parts, *inside) if isinstance(part, Opaque)})
-    return [f"carried as they came, not understood and not searchable: {', '.join(kinds)}"] if kinds else []
+    kinds: set[str] = set()
+    for item in items:
+        for part in item.message.parts:
+            if isinstance(part, Opaque):
+                kinds.add(part.kind)
+            elif isinstance(part, ToolResult):
+                kinds.update(block.kind for block in part.content if isinstance(block, Opaque))
+    if not kinds:
+        return []
+    return [f"carried as they came, not understood and not searchable: {', '.join(sorted(kinds))}"]
 
 
 def categories(items: Sequence[Item], *, budget: Budget) -> tuple[Category, ...]:
@@ -274,9 +284,13 @@ def find_overview(items: Iterable[Item]) -> Block | None:
 
 def categorise(item: Item) -> str:
     """Return the part of the window that an item belongs to."""
+    if item.kind == "message" and item.message.role == "tool":
+        return "tool results"
     if item.kind == "message":
-        return "tool results" if item.message.role == "tool" else "history"
-    return "recall" if item.kind == "overview" else item.kind
+        return "history"
+    if item.kind == "overview":
+        return "recall"
+    return item.kind
 
 
 def change(edit: Edit) -> Change:
@@ -337,16 +351,22 @@ _HINTS: Final = ("## ", "Contents of ", " instructions for ", "</system-reminder
 
 def workspace_files(items: Sequence[Item]) -> tuple[WorkspaceFile, ...]:
     """Return the files in a prompt, as OpenClaw, Holdfast, Claude Code and Codex write them."""
-    return tuple(file for _, files in _list_files(items) for file in files)
+    found: list[WorkspaceFile] = []
+    for _, files in _list_files(items):
+        found += files
+    return tuple(found)
 
 
 def _list_files(items: Sequence[Item]) -> list[tuple[Item, tuple[WorkspaceFile, ...]]]:
-    early = (
-        item
-        for item in items[:_MAX_FILE_MESSAGES]
-        if item.kind in {"system", "message"} and item.message.role != "tool"
-    )
-    return [(item, files) for item in early if (files := _find_files(item.message.text))]
+    """Return the messages at the beginning that have files, with their files."""
+    found: list[tuple[Item, tuple[WorkspaceFile, ...]]] = []
+    for item in items[:_MAX_FILE_MESSAGES]:
+        if item.kind not in {"system", "message"} or item.message.role == "tool":
+            continue
+        files = _find_files(item.message.text)
+        if files:
+            found.append((item, files))
+    return found
 
 
 def _find_files(text: str) -> tuple[WorkspaceFile, ...]:
@@ -364,7 +384,9 @@ def _read_files(text: str) -> tuple[WorkspaceFile, ...]:
     project = text.find(_PROJECT)
     files: list[WorkspaceFile] = []
     for mark, end in zip(marks, ends, strict=False):
-        path = mark["contents"] or mark["instructions"] or (mark["section"] if -1 < project < mark.start() else None)
+        path = mark["contents"] or mark["instructions"]
+        if not path and -1 < project < mark.start():  # elsewhere it is a heading that looks like the name of a file
+            path = mark["section"]
         is_missing = text.startswith(_MISSING, mark.end())
         if path and not is_missing:
             files.append(WorkspaceFile(path=path, tokens=count_text(text[mark.start() : end])))

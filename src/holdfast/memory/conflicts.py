@@ -88,11 +88,12 @@ def _is_additive(content: str) -> bool:
 
 def _read_claims(left: FactRow, right: FactRow) -> tuple[Claim, Claim] | None:
     """Read what two facts say, the older one first."""
-    earlier, later = (left, right) if left.time <= right.time else (right, left)
-    ours = read_claim(earlier.content)
-    theirs = read_claim(later.content)
+    ours = read_claim(left.content)
+    theirs = read_claim(right.content)
     if ours is None or theirs is None:
         return None
+    if left.time > right.time:
+        return theirs, ours
     return ours, theirs
 
 
@@ -200,7 +201,9 @@ def note_conflict(fact: FactRow, rivals: Collection[FactRow], *, possible_rivals
     """Return the note on a fact that others contradict, or may contradict: its date, and theirs; empty if none do."""
     if rivals:
         dates = sorted({facts.name_day(row) for row in rivals})
-        other = "another fact" if len(rivals) == 1 else f"{len(rivals)} other facts"
+        other = f"{len(rivals)} other facts"
+        if len(rivals) == 1:
+            other = "another fact"
         return f"of {facts.name_day(fact)}; contradicts {other}: {', '.join(dates)}"
     if not possible_rivals:
         return ""

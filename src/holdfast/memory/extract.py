@@ -13,7 +13,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from threading import Event
 from typing import Any, Final, get_args
 
@@ -92,7 +91,8 @@ def extract(
         return Extraction(rows_to_add=tuple(rows[len(known) :]), actions=_count_actions(decisions))
     reader = Reader(model=model, known=facts.current(rows), timeout=timeout, cancel=cancel)
     drafts = reader.read(split_messages(messages, marks))
-    if reader.unread:  # a message of which only a part was read is read again
+    if reader.unread:
+        # Nothing is kept of a message of which only a part was read, nor of later ones: they are read again, in order.
         first = min(piece.id for piece in reader.unread)
         drafts = [draft for draft in drafts if max(draft.evidence) < first]
         messages = [row for row in messages if row.id < first]
@@ -127,7 +127,9 @@ def _find_missed(
 
     A weak model misses even what the user asks to remember. It must not store less than the rules alone would.
     """
-    read = {number for draft in drafts for number in draft.evidence}
+    read: set[int] = set()
+    for draft in drafts:
+        read.update(draft.evidence)
     quotes = [plain(fact.quote) for fact in known]
     missed: list[Draft] = []
     for draft in read_explicit(messages, marks):
@@ -172,9 +174,9 @@ def _count_actions(decisions: Iterable[Decision], more: Iterable[str] = ()) -> t
 # --- without a model ---------------------------------------------------------------
 
 _MAX_OWN_CHARS: Final = 4_000
-"""Most of a longer message was pasted:"""
+"""Most of a longer message was pasted."""
 _ENDS: Final = 600
-"""this many characters of its beginning and of its end are read."""
+"""The characters at the beginning and at the end of such a message that are read."""
 
 
 def read_explicit(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> list[Draft]:
@@ -213,7 +215,9 @@ class _Unclear:
     def make_prompt(self, model: Model) -> Prompt:
         """Ask about as many as there is room for; the others stay next to the old ones."""
         held = {fact.id: fact for fact in facts.current(self.rows)}
-        delete = _DELETE if self.allow_delete else ""
+        delete = ""
+        if self.allow_delete:
+            delete = _DELETE
         shares = _share_window(model, instructions=count_text(prompts.load("extract_unclear", delete=delete, facts="")))
         room = shares.messages
         lines: list[str] = []
@@ -270,9 +274,9 @@ _MAX_REPEATED_CHARS: Final = 200
 _USABLE_SHARE: Final = 0.8
 """The part of a model's window that is used, since token counts are estimates."""
 _KNOWN_SHARE: Final = 0.15
-"""The largest share of the window that known facts take in a prompt,"""
+"""The largest share of the window that known facts take in a prompt."""
 _MAX_KNOWN_TOKENS: Final = 1_000
-"""and the most tokens."""
+"""The most tokens that they take, however large the window is."""
 _MIN_ROOM: Final = 200
 """The least tokens of messages in a prompt, however small the window is said to be."""
 _MAX_DEPTH: Final = 4
@@ -369,23 +373,33 @@ class Piece:
         slot = normalise_slot(_clean(item.get("slot")))
         if len(slot.split()) > _MAX_SLOT_WORDS or len(slot) > _MAX_SLOT_CHARS:  # a weak model repeats its sentence
             slot = ""
+        # Whether it is one more value, or only supposed, is read from the whole sentence: a quote may leave that out.
         wanted = plain(quote)
         sentence = next((each for each in signals.sentences(self.text) if wanted in plain(each)), quote)
+        questions: list[str] = []
+        for question in read_questions(item.get("questions")):
+            if plain(question) != plain(content):  # one that repeats the fact is not found by other words
+                questions.append(question)
         # A fact in Latin letters that quotes another script, or the other way round, was translated.
         shares = (_unsegmented_share(content), _unsegmented_share(self.text))
         is_translated = min(shares) == 0 and max(shares) > 0.5  # noqa: PLR2004 - a half
+        if is_translated:
+            content = quote
+        subject = ""
+        if slot:
+            subject = _clean(item.get("subject"))
         return Draft(
             type=_TYPES[str(item["type"]).lower()],
-            content=quote if is_translated else content,
+            content=content,
             context=_clean(item.get("context")),
-            subject=_clean(item.get("subject")) if slot else "",
+            subject=subject,
             slot=slot,
             value=_clean(item.get("value")),
             additive=signals.is_additive(sentence),
             doubtful=not signals.is_stated(sentence),
             evidence=(self.id,),
             quote=quote,
-            questions=_drop_repeated(read_questions(item.get("questions")), content),
+            questions=tuple(questions),
             time=self.time,
         )
 
@@ -401,7 +415,9 @@ def split_messages(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> l
         if own.calls or own.results:
             text = clip(text, head=_TOOL_HEAD, tail=_TOOL_TAIL)
         if text and not is_noise(text):
-            speaker = " ".join(filter(None, (own.role, own.name)))
+            speaker: str = own.role
+            if own.name:
+                speaker = f"{own.role} {own.name}"
             pieces.append(Piece(id=row.id, role=speaker, text=text, time=own.timestamp or 0))
     return pieces
 
@@ -479,16 +495,17 @@ class Reader:
         """Read the facts in pieces, in as few calls as their size needs."""
         instructions = prompts.load("extract", known="\n".join(self._list_known(pieces)) or "(none)")
         room = _share_window(self.model, instructions=count_text(instructions)).messages
-        batches: list[list[Piece]] = [[]]  # as few as fit into the room each
-        left = room
-        for piece in chain.from_iterable(whole.fit(room) for whole in pieces):
-            if piece.tokens > left and batches[-1]:
-                batches.append([])
-                left = room
-            batches[-1].append(piece)
-            left -= piece.tokens
+        batches: list[list[Piece]] = []  # as few as fit into the room each
+        left = 0
+        for whole in pieces:
+            for piece in whole.fit(room):
+                if not batches or piece.tokens > left:
+                    batches.append([])
+                    left = room
+                batches[-1].append(piece)
+                left -= piece.tokens
         drafts: list[Draft] = []
-        for batch in filter(None, batches):
+        for batch in batches:
             drafts += self._read_batch(batch, instructions, depth=0)
         return drafts
 
@@ -497,7 +514,9 @@ class Reader:
 
         Listing all would soon cost more than the messages do.
         """
-        words = set(chain.from_iterable(terms(piece.text) for piece in pieces))
+        words: set[str] = set()
+        for piece in pieces:
+            words.update(terms(piece.text))
         scores: dict[int, float] = {}
         for place, fact in enumerate(self.known):
             own = set(terms(f"{fact.subject} {fact.content}"))
@@ -527,7 +546,9 @@ class Reader:
             found = None
             is_too_long = isinstance(error, ModelOverflowError)
             is_unusable = is_too_long
-        parts = _halve(batch) if is_too_long and depth < _MAX_DEPTH else ()
+        parts: tuple[tuple[Piece, ...], ...] = ()
+        if is_too_long and depth < _MAX_DEPTH:
+            parts = _halve(batch)
         if parts:
             drafts: list[Draft] = []
             for part in parts:
@@ -573,9 +594,13 @@ class Reader:
         for item in items:
             content = " ".join(str(item.get("content") or "").split())
             # The piece that contains the quote: the one that the model names, else the first.
-            holding = [piece for piece, text in texts if is_quoted(str(item.get("quote")), text)]
-            named = [piece for piece in holding if str(piece.id) == str(item.get("message"))]
-            proof = next(iter(named or holding), None)
+            proof: Piece | None = None
+            for piece, text in texts:
+                is_named = str(piece.id) == str(item.get("message"))
+                if (proof is None or is_named) and is_quoted(str(item.get("quote")), text):
+                    proof = piece
+                    if is_named:
+                        break
             reason = _find_fault(item, content, proof, everything)
             if reason or proof is None:
                 self.dropped.append(Dropped(content=head(redact(content), _MAX_CHARS), reason=reason))
@@ -597,14 +622,18 @@ def _find_fault(item: Mapping[str, Any], content: str, proof: Piece | None, ever
         return "the quote is not in the messages"
     if is_secret(content) or is_secret(str(item.get("quote"))):
         return "a secret"
-    numbers = (number.strip(".,:") for number in _NUMBER.findall(unicodedata.normalize("NFKC", content)))
-    missing = next((number for number in numbers if number not in everything), "")
-    return f"nobody said {missing}" if missing else ""
+    for found in _NUMBER.findall(unicodedata.normalize("NFKC", content)):
+        number = found.strip(".,:")
+        if number not in everything:
+            return f"nobody said {number}"
+    return ""
 
 
 def _clean(value: Any) -> str:
     """Return a name or a value of an answer in one line, without secrets."""
-    return redact(head(" ".join(value.split()), _MAX_CHARS)) if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return redact(head(" ".join(value.split()), _MAX_CHARS))
 
 
 def read_questions(given: Any) -> tuple[str, ...]:
@@ -622,11 +651,6 @@ def read_questions(given: Any) -> tuple[str, ...]:
         if text and len(text) <= _MAX_QUESTION_CHARS and not is_secret(text):
             kept.setdefault(plain(text), text)
     return tuple(kept.values())[:MAX_QUESTIONS]
-
-
-def _drop_repeated(questions: Sequence[str], content: str) -> tuple[str, ...]:
-    """Drop questions that only repeat the fact: they would not be found by other words."""
-    return tuple(question for question in questions if plain(question) != plain(content))
 
 
 # --- quotes ------------------------------------------------------------------------
@@ -657,7 +681,9 @@ def is_secret(text: str) -> bool:
 
 def _unsegmented_share(text: str) -> float:
     letters = [character for character in text if character.isalpha()]
-    return sum(map(is_unsegmented, letters)) / len(letters) if letters else 0.0
+    if not letters:
+        return 0.0
+    return sum(map(is_unsegmented, letters)) / len(letters)
 
 
 # --- answers -----------------------------------------------------------------------

@@ -102,13 +102,19 @@ def _forget_facts(
     across: bool,
 ) -> int:
     """Remove the named facts and those that rest on forgotten messages, every version of them, and their traces."""
+    # With a fact that the user names, those that it took the place of; of those that only rest on a message, no others.
     keys = set(named)
-    while earlier := {row.id for row in rows if row.superseded_by in keys} - keys:
+    while True:
+        earlier = {row.id for row in rows if row.superseded_by in keys} - keys
+        if not earlier:
+            break
         keys |= earlier
     keys |= {row.id for row in rows if not messages.isdisjoint(row.evidence)}
     facts = [row for row in rows if row.id in keys]
     _clean_records(store, messages, facts, scope=scope, across=across)
-    return store.remove_facts(Select(scope=scope, across=True), keys=tuple(sorted(keys))) if facts else 0
+    if not facts:
+        return 0
+    return store.remove_facts(Select(scope=scope, across=True), keys=tuple(sorted(keys)))
 
 
 def _clean_records(
@@ -136,11 +142,10 @@ def _clean_records(
         if not _is_summary(record):
             if is_quoting:
                 removed.append(record.id)
-        elif is_quoting or record.scope in tainted:
+        elif is_quoting or record.scope in tainted:  # a later summary builds on the one before it
             tainted.add(record.scope)
-            emptied.append(
-                replace(record, data={**record.data, "change": {**record.data["change"], "summary": FORGOTTEN}})
-            )
+            change = {**record.data["change"], "summary": FORGOTTEN}
+            emptied.append(replace(record, data={**record.data, "change": change}))
     store.remove_records(Select(scope=scope, across=True, ids=tuple(removed)))
     edit = to_json(Edit(change=Forgotten(), ids=ids, reason="asked for", tokens_before=0, tokens_after=0))
     key = f"forgotten:{digest(repr((ids, sorted(fact_ids))))}"
@@ -150,14 +155,18 @@ def _clean_records(
     for owner in sorted(tellers, key=repr):
         title = read_title(store, owner)
         words = _find_words([title])
-        is_other = bool(words) and words.isdisjoint(forgotten)
-        titles.append(make_final_title(owner, title if is_other else ""))
+        if not words or not words.isdisjoint(forgotten):
+            title = ""
+        titles.append(make_final_title(owner, title))
     store.add_records([*emptied, *changes, *titles])
 
 
 def _find_words(texts: Sequence[str]) -> set[str]:
     """Return the words of texts. A single character of a script without spaces is in too many texts to be one."""
-    return {term for text in texts for term in terms(text) if len(term) > 1}
+    words: set[str] = set()
+    for text in texts:
+        words.update(term for term in terms(text) if len(term) > 1)
+    return words
 
 
 def _is_summary(record: Record) -> bool:
@@ -166,7 +175,8 @@ def _is_summary(record: Record) -> bool:
 
 def _quotes(data: Mapping[str, Any], messages: AbstractSet[int], lines: Sequence[str], facts: AbstractSet[str]) -> bool:
     """Return whether a record contains words of forgotten messages or facts; most records contain only numbers."""
-    change, recalled = data.get("change", {}), data.get("recalled") or ()
+    change = data.get("change", {})
+    recalled = data.get("recalled") or ()
     if not recalled and "text" not in change and "summary" not in change:
         return False
     if not facts.isdisjoint(change.get("facts", ())):

@@ -22,9 +22,9 @@ MAX_TITLE_CHARS: Final = 72
 MAX_GREETING_WORDS: Final = 3
 """The words of an exclamation that is not the title if more follows."""
 _FIRST_READ: Final = 8
-"""Messages at the beginning of a session that are read first for its title,"""
+"""Messages at the beginning of a session that are read first for its title."""
 _MAX_FIRST_READ: Final = 40
-"""and if those have none: a host may put its own before those of the user."""
+"""Messages that are read if those have none: a host may put its own before those of the user."""
 _ENDS: Final = (". ", "? ", "! ", "。", "？", "！")
 
 
@@ -103,6 +103,15 @@ def _describe(store: Store, scope: Scope, *, messages: int) -> SessionInfo:
     if len(first) == _FIRST_READ:
         last = store.read_messages(newest)
     turns = store.read_records(newest, kind=TURN)
+    first_time: int | None = None
+    last_time: int | None = None
+    tokens = 0
+    if first:
+        first_time = first[0].message.timestamp
+    if last:
+        last_time = last[-1].message.timestamp
+    if turns:
+        tokens = int(turns[0].data["total_tokens"])
     return SessionInfo(
         id=scope.session,
         tenant=scope.tenant,
@@ -110,10 +119,10 @@ def _describe(store: Store, scope: Scope, *, messages: int) -> SessionInfo:
         agent=scope.agent,
         title=make_title(store, scope, first=first),
         host=read_host(store, scope),
-        first_time=first[0].message.timestamp if first else None,
-        last_time=last[-1].message.timestamp if last else None,
+        first_time=first_time,
+        last_time=last_time,
         messages=messages,
-        tokens=int(turns[0].data["total_tokens"]) if turns else 0,
+        tokens=tokens,
     )
 
 
@@ -165,7 +174,9 @@ def make_title(store: Store, scope: Scope, *, first: Sequence[MessageRow] | None
     if title:
         return title
     request = find_request(store, scope, first=first)
-    return "" if request is None else request.text
+    if request is None:
+        return ""
+    return request.text
 
 
 def find_request(
@@ -262,6 +273,8 @@ def name_hosts(store: Store, tenants: Iterable[str]) -> Callable[[Scope], str]:
     def name(scope: Scope) -> str:
         if hosts.get(scope):
             return hosts[scope]
-        return "" if scope.agent == Scope().agent else scope.agent
+        if scope.agent == Scope().agent:
+            return ""
+        return scope.agent
 
     return name
