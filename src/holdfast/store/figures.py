@@ -112,6 +112,9 @@ def _add_turn(db: Database, number: int, scope: int, time: int, report: Mapping[
     sent = _clamp(report["total_tokens"])
     whole = _clamp(report.get("whole_tokens", 0))
     question = _clamp(report.get("user_message", 0))
+    saved = 0
+    if whole:
+        saved = whole - sent
     row = (
         number,
         scope,
@@ -119,7 +122,7 @@ def _add_turn(db: Database, number: int, scope: int, time: int, report: Mapping[
         _clamp(report["turn"]),
         question,
         sent,
-        whole - sent if whole else 0,
+        saved,
         int(not CUTS.isdisjoint(kinds)),
         int("recalled" in kinds),
         0,
@@ -302,10 +305,16 @@ def _sum(
     values: list[object] = []
     if required:
         clause, values = scope_condition(db, required)
-        # The plus keeps SQLite from reading a whole table session by session: its index on times is the better one.
-        column = "scope" if "session" in required else "+scope"
+        column = "scope"
+        if "session" not in required:
+            # The plus keeps SQLite from reading a whole table session by session: its index on times is the better one.
+            column = "+scope"
         condition = f"{column} IN (SELECT id FROM scopes WHERE {clause}) AND "
-    values += [-_ALL if since is None else since, _ALL if until is None else until]
+    if since is None:
+        since = -_ALL
+    if until is None:
+        until = _ALL
+    values += [since, until]
     query = f"SELECT {owner}, {start}, {columns} FROM {table} WHERE {db.own}{condition}time >= ? AND time < ?"
     groups += more
     if groups:
@@ -315,5 +324,7 @@ def _sum(
 
 def _name(db: Tables, owner: int, start: int, *, by: Grouping) -> dict[str, Any]:
     """Return the fields of a sum that say what it is about."""
-    scope = None if by == "all" else db.cache.scopes[owner]
+    scope: Scope | None = None
+    if by != "all":
+        scope = db.cache.scopes[owner]
     return {"scope": scope, "start": int(start) * STEPS.get(by, 0)}

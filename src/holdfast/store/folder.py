@@ -125,8 +125,11 @@ class _State:
         return Record(scope=OWNER, kind="state", key="", data=asdict(self))
 
     def offset(self, name: str, identity: Sequence[int]) -> int:
+        """Return how many bytes of a file are in the database; 0 if it is another file now, or was cut."""
         device, inode, offset = self.read.get(name, (0, 0, 0))
-        return offset if [device, inode] == list(identity[:2]) and offset <= identity[2] else 0
+        if [device, inode] != list(identity[:2]) or offset > identity[2]:
+            return 0
+        return offset
 
 
 def _read_synced(method: Callable[Concatenate[SqliteStore, P], T]) -> Callable[Concatenate[FolderStore, P], T]:
@@ -146,7 +149,10 @@ def _write_locked(
 
     @wraps(method)
     def write(self: FolderStore, /, *args: P.args, **values: P.kwargs) -> T:
-        with self._writing() if is_removal else self.transaction():
+        if is_removal:
+            with self._writing():
+                return method(self._store, *args, **values)
+        with self.transaction():
             return method(self._store, *args, **values)
 
     return write
@@ -183,7 +189,8 @@ class FolderStore:
         """
         self.path = Path(folder)
         self.on_progress: Callable[[int, int], None] | None = None
-        self._clock, self._new_id = clock, new_id
+        self._clock = clock
+        self._new_id = new_id
         self._lock = threading.RLock()
         self._state: _State | None = None
         self._stamps: tuple[tuple[int, ...], ...] | None = None
@@ -258,9 +265,9 @@ class FolderStore:
 
     def read_passages(self, select: Select, /) -> list[PassageText]:
         """Read passages that the reader may see, oldest first."""
-        # A passage has a number once it is stored.
-        store = self._copied_for(select) if select.ids is None else self._synced()
-        return store.read_passages(select)
+        if select.ids is not None:  # a passage has a number once it is stored: it is not in the backlog
+            return self._synced().read_passages(select)
+        return self._copied_for(select).read_passages(select)
 
     def find(self, scope: Scope, digests: Sequence[str], /) -> Known:
         """Return the archived messages of a session with these digests."""
@@ -340,8 +347,10 @@ class FolderStore:
         for name in _FILES:
             lines, rest = self._read_lines(name)
             facts: dict[str, FactRow] = {}
-            reasons = ((line.number, line_problem(line, facts, is_segment=name == SEGMENTS)) for line in lines)
-            problems += [Problem(name, number, reason) for number, reason in reasons if reason]
+            for line in lines:
+                reason = line_problem(line, facts, is_segment=name == SEGMENTS)
+                if reason:
+                    problems.append(Problem(name, line.number, reason))
             if rest:
                 problems.append(Problem(name, len(lines) + 1, "the last line has no end: a write was cut short"))
         return tuple(problems)
@@ -360,7 +369,8 @@ class FolderStore:
                 try:
                     with self._store.transaction():
                         yield
-                        if has_lines := any(state.unwritten.values()):
+                        has_lines = any(state.unwritten.values())
+                        if has_lines:
                             self._store.add_records([state.record()])
                 except BaseException:
                     self._forget_contents()
@@ -392,8 +402,14 @@ class FolderStore:
                     self._contents.add(key)
                     lines.append(encode_line(segment_line(row, content, name=self._new_id(), now=self._clock())))
             self._queue_lines(SEGMENTS, lines)
-            numbers = iter(self._store.add_messages(new))
-            return [known[place] if place in known else next(numbers) for place in range(len(rows))]
+            new_numbers = iter(self._store.add_messages(new))
+            numbers: list[int] = []
+            for place in range(len(rows)):
+                if place in known:
+                    numbers.append(known[place])
+                else:
+                    numbers.append(next(new_numbers))
+            return numbers
 
     def merge_messages(
         self, scope: Scope, digests: Sequence[str], make_rows: Callable[[Known], Sequence[MessageRow]], /
@@ -406,9 +422,14 @@ class FolderStore:
     def add_facts(self, rows: Sequence[FactRow], /) -> list[int]:
         """Store versions of facts, also in the plugin's file."""
         with self.transaction():
-            forgotten = self._forgotten() if rows else {}
-            kept = [row for row in rows if _fact_key(row.scope, row.id) not in forgotten]
-            self._queue_lines(KNOWLEDGE, [encode_line(fact_line(row)) for row in kept])
+            forgotten: dict[str, int] = {}
+            if rows:
+                forgotten = self._forgotten()
+            lines: list[str] = []
+            for row in rows:
+                if _fact_key(row.scope, row.id) not in forgotten:
+                    lines.append(encode_line(fact_line(row)))
+            self._queue_lines(KNOWLEDGE, lines)
             return self._store.add_facts(rows)
 
     add_records = _write_locked(SqliteStore.add_records)
@@ -421,9 +442,15 @@ class FolderStore:
         for row in rows:
             digests[row.scope].append(row.message.digest)
         stored = {scope: self._store.find(scope, some).numbers for scope, some in digests.items()}
-        forgotten = self._forgotten() if any(stored.values()) else {}
-        numbers = (_find_number(row, stored[row.scope].get(row.message.digest, {}), forgotten) for row in rows)
-        return {place: number for place, number in enumerate(numbers) if number is not None}
+        forgotten: dict[str, int] = {}
+        if any(stored.values()):
+            forgotten = self._forgotten()
+        numbers: dict[int, int] = {}
+        for place, row in enumerate(rows):
+            number = _find_number(row, stored[row.scope].get(row.message.digest, {}), forgotten)
+            if number is not None:
+                numbers[place] = number
+        return numbers
 
     def remove_messages(self, select: Select, /) -> int:
         """Forget messages for good, from every file."""
@@ -462,7 +489,9 @@ class FolderStore:
     def _rewrite_files(self, state: _State) -> None:
         """Write every file without the lines and vectors of what was forgotten."""
         forgotten = self._forgotten()
-        names = {id_ for name in _FILES for id_ in self._rewrite_file(state, name, forgotten)}
+        names: set[str] = set()
+        for name in _FILES:
+            names |= self._rewrite_file(state, name, forgotten)
         self._vectors.remove(names)
         state.is_forgetting = False
         self._forget_contents()
@@ -470,19 +499,27 @@ class FolderStore:
 
     def _rewrite_file(self, state: _State, name: str, forgotten: Mapping[str, int]) -> set[str]:
         """Write a file without its forgotten lines, and return the ids of those."""
-        complete, rest = self._read_lines(name)
-        lines = [*complete, parse_line(rest, 0)] if rest else complete
+        lines, rest = self._read_lines(name)
+        if rest:  # a line that the plugin has not finished yet may be forgotten too
+            lines = [*lines, parse_line(rest, 0)]
         offset = state.offset(name, self._identity(name))
         sessions: dict[Scope, Known] = {}
-        gone = {line.number for line in lines if self._is_forgotten_line(name, line, forgotten, sessions)}
+        gone: set[str] = set()
+        kept: list[bytes] = []
+        kept_offset = 0  # of the kept lines, the bytes that are in the database
+        place = 0
+        for line in lines:
+            place += len(line.raw)
+            if self._is_forgotten_line(name, line, forgotten, sessions):
+                gone.add(str((line.data or {}).get("id")))
+                continue
+            kept.append(line.raw)
+            if place <= offset:
+                kept_offset += len(line.raw)
         if gone:
-            before, place = 0, 0
-            for line in lines:
-                place += len(line.raw)
-                before += len(line.raw) if place <= offset and line.number not in gone else 0
-            journal.replace(self.path / name, [line.raw for line in lines if line.number not in gone])
-            state.read[name] = [*self._identity(name)[:2], before]
-        return {str((line.data or {}).get("id")) for line in lines if line.number in gone}
+            journal.replace(self.path / name, kept)
+            state.read[name] = [*self._identity(name)[:2], kept_offset]
+        return gone
 
     def _is_forgotten_line(
         self, name: str, line: Line, forgotten: Mapping[str, int], sessions: dict[Scope, Known]

@@ -76,9 +76,11 @@ def append_lines(path: Path, lines: Iterable[bytes]) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             size = os.fstat(descriptor).st_size
+            start = b""
             if size:
                 os.lseek(descriptor, size - 1, os.SEEK_SET)
-            start = b"\n" if size and os.read(descriptor, 1) != b"\n" else b""
+                if os.read(descriptor, 1) != b"\n":
+                    start = b"\n"
             journal.append(descriptor, start + b"".join(lines), durable=True)
         finally:
             os.close(descriptor)
@@ -139,20 +141,29 @@ def content_of(row: MessageRow) -> str:
 def segment_line(row: MessageRow, content: str, *, name: str, now: int) -> dict[str, Any]:
     """A message as a line of `segments.jsonl`."""
     time = row.message.timestamp
+    if time is None:
+        time = now
     line: dict[str, Any] = {
         "id": name,
         "sessionId": row.scope.session,
-        "timestamp": now if time is None else time,
+        "timestamp": time,
         "role": row.message.role,
         "content": content,
         "tokens": tokens(content),
         "metadata": {"topics": topics(content), "entities": entities(content)},
     }
-    found = "".join(passage.text for passage in row.passages)
-    plain = _plain(line) == row.message and row.message.origin is None
-    more = ({} if plain else {"body": to_json(row.message)}) | ({} if found == content else {"text": found})
-    own = {"scope": scope_to_json(row.scope), "digest": row.message.digest, "nonce": row.nonce}
-    return line | {OWN: own | more}
+    own: dict[str, Any] = {
+        "scope": scope_to_json(row.scope),
+        "digest": row.message.digest,
+        "nonce": row.nonce,
+    }
+    # Only what the fields of the plugin do not say already.
+    if _plain(line) != row.message or row.message.origin is not None:
+        own["body"] = to_json(row.message)
+    searchable = "".join(passage.text for passage in row.passages)
+    if searchable != content:
+        own["text"] = searchable
+    return line | {OWN: own}
 
 
 def segment_problem(data: Mapping[str, Any]) -> str | None:
@@ -187,18 +198,26 @@ def _segment_time(value: object) -> int | None:
 
 
 def segment_of(line: Line) -> dict[str, Any] | None:
-    """The data of a line that is a segment."""
-    return line.data if line.data is not None and segment_problem(line.data) is None else None
+    """Return the data of a line that is a segment; None for any other line."""
+    if line.data is None or segment_problem(line.data) is not None:
+        return None
+    return line.data
 
 
 def segment_row(data: Mapping[str, Any]) -> MessageRow | None:
     """Return the message of a segment; None if our own part of the line is damaged."""
     own = data.get(OWN)
-    known = own if isinstance(own, dict) else {}
     try:
-        message = from_json(known["body"]) if "body" in known else _plain(data)
-        nonce = known["nonce"] if isinstance(own, dict) else f"{FOREIGN}{data['id']}"
-        passages = tuple(cut(str(known.get("text", data["content"])), speaker=message.name or ""))
+        nonce = f"{FOREIGN}{data['id']}"
+        text = str(data["content"])
+        if isinstance(own, dict):
+            nonce = own["nonce"]
+            text = str(own.get("text", text))
+        if isinstance(own, dict) and "body" in own:
+            message = from_json(own["body"])
+        else:
+            message = _plain(data)
+        passages = tuple(cut(text, speaker=message.name or ""))
         return MessageRow(scope=scope_of(data, data["sessionId"]), message=message, nonce=nonce, passages=passages)
     except DAMAGE:
         return None
@@ -210,12 +229,15 @@ def segment_key(data: Mapping[str, Any]) -> ContentKey:
 
 
 def line_problem(line: Line, facts: dict[str, FactRow], *, is_segment: bool) -> str | None:
-    """Why a line cannot be used; `facts` are the latest versions before it."""
-    if (data := line.data) is None:
+    """Return why a line cannot be used, None if it can; `facts` are the latest versions before it."""
+    data = line.data
+    if data is None:
         return line.problem
     if is_segment:
-        lost = "not a message of Holdfast"
-        return segment_problem(data) or (lost if segment_row(data) is None else None)
+        problem = segment_problem(data)
+        if problem is None and segment_row(data) is None:
+            return "not a message of Holdfast"
+        return problem
     fact = read_fact(data, before=facts.get(str(data.get("id"))))
     if isinstance(fact, str):
         return fact
@@ -230,12 +252,12 @@ def _plain(data: Mapping[str, Any]) -> Message:
     if data["role"] not in _TOOL_ROLES:
         return Message(role=data["role"], parts=(text,), timestamp=time)
     call = data.get("toolCallId")
+    if not isinstance(call, str) or not call:
+        call = data["id"]
     name = data.get("toolName")
-    result = ToolResult(
-        call_id=call if isinstance(call, str) and call else data["id"],
-        content=(text,),
-        name=name if isinstance(name, str) else None,
-    )
+    if not isinstance(name, str):
+        name = None
+    result = ToolResult(call_id=call, content=(text,), name=name)
     return Message(role="tool", parts=(result,), timestamp=time)
 
 
@@ -252,9 +274,16 @@ def fact_line(row: FactRow) -> dict[str, Any]:
         line["supersededBy"] = row.superseded_by
     if row.deleted:
         line["_deleted"] = True
-    extras = {key: value for key in _FACT_EXTRAS if (value := getattr(row, key))}
-    kept = extras if row.scope == Scope() else {"scope": scope_to_json(row.scope), **extras}
-    return line | {OWN: kept} if kept else line
+    own: dict[str, Any] = {}
+    if row.scope != Scope():
+        own["scope"] = scope_to_json(row.scope)
+    for key in _FACT_EXTRAS:
+        value = getattr(row, key)
+        if value:
+            own[key] = value
+    if own:
+        line[OWN] = own
+    return line
 
 
 def read_fact(data: Mapping[str, Any], *, before: FactRow | None) -> FactRow | str:
@@ -274,6 +303,8 @@ def read_fact(data: Mapping[str, Any], *, before: FactRow | None) -> FactRow | s
     if problem is not None:
         return problem
     after = data.get("supersededBy")
+    if not isinstance(after, str):
+        after = None
     return FactRow(
         scope=scope_of(data, ""),
         id=name,
@@ -281,20 +312,28 @@ def read_fact(data: Mapping[str, Any], *, before: FactRow | None) -> FactRow | s
         content=data["content"],
         context=str(data.get("context") or ""),
         time=_whole(data.get("timestamp")),
-        superseded_by=after if isinstance(after, str) else None,
+        superseded_by=after,
         deleted=deleted,
         **_extras(data.get(OWN)),
     )
 
 
 def _whole(number: object) -> int:
-    return int(number) if isinstance(number, int | float) and math.isfinite(number) else 0
+    if not isinstance(number, int | float) or not math.isfinite(number):
+        return 0
+    return int(number)
 
 
 def _extras(own: object) -> dict[str, Any]:
+    extras: dict[str, Any] = {}
     if not isinstance(own, dict):
-        return {}
-    return {key: tuple(value) if key in _LISTS else value for key, value in own.items() if key in _FACT_EXTRAS}
+        return extras
+    for key, value in own.items():
+        if key in _LISTS:
+            extras[key] = tuple(value)
+        elif key in _FACT_EXTRAS:
+            extras[key] = value
+    return extras
 
 
 def content_key(scope: Scope, role: str, content: str) -> ContentKey:
@@ -310,12 +349,17 @@ _WORD: Final = re.compile(r"[^\W_]+")
 def topics(text: str) -> list[str]:
     """List the topics of a text: an English keyword counts as a whole word, a Chinese one anywhere."""
     words = set(_WORD.findall(text.lower()))
-    keywords = patterns.load("plugin")["topics"].items()
-    return [
-        name
-        for name, known in keywords
-        if any(word in words if word.isascii() else word in text for word in known.split())
-    ]
+    found: list[str] = []
+    for name, keywords in patterns.load("plugin")["topics"].items():
+        for word in keywords.split():
+            if word.isascii():
+                is_named = word in words
+            else:
+                is_named = word in text
+            if is_named:
+                found.append(name)
+                break
+    return found
 
 
 def entities(text: str) -> list[dict[str, Any]]:

@@ -104,9 +104,12 @@ class Repaired:
     def summary(self) -> str:
         """The result in a sentence or two."""
         kept = ", ".join(f"{count} {name}" for name, count in self.kept.items())
-        lost = f". Lost: {'; '.join(self.lost)}" if self.lost else ""
-        unscoped = f"; {self.unscoped} rows have lost their scope: see tenant {_RECOVERED!r}" if self.unscoped else ""
-        return f"repaired, the damaged file is {self.damaged.name}. Saved: {kept}{lost}{unscoped}"
+        summary = f"repaired, the damaged file is {self.damaged.name}. Saved: {kept}"
+        if self.lost:
+            summary += f". Lost: {'; '.join(self.lost)}"
+        if self.unscoped:
+            summary += f"; {self.unscoped} rows have lost their scope: see tenant {_RECOVERED!r}"
+        return summary
 
 
 class _RecoveredRows:
@@ -251,7 +254,10 @@ def repair(
     try:
         with translate_errors(path):
             rows = _RecoveredRows()
-            rows.read(recover_rows(path) if key is None else recover_encrypted_rows(path, key=key))
+            if key is None:
+                rows.read(recover_rows(path))
+            else:
+                rows.read(recover_encrypted_rows(path, key=key))
         rows.write(part, key=key)
         _rebuild_index(part, cutter, key=key)
         _replace(path, part, damaged)
@@ -335,7 +341,9 @@ def _read_leaves(copy: Path, pages: Sequence[tuple[int, str]]) -> Iterator[tuple
     with closing(sqlite3.connect(copy)) as connection:  # a new connection reads the new schema
         connection.text_factory = _decode_text
         for number, statement in pages:
-            key = "NULL" if statement is _INDEX else "rowid"
+            key = "rowid"
+            if statement is _INDEX:  # its rows have no number
+                key = "NULL"
             with suppress(sqlite3.DatabaseError):  # the page is broken from here on
                 for row_number, *values in connection.execute(f"SELECT {key}, * FROM p{number}"):
                     while values and values[-1] is None:
@@ -357,7 +365,9 @@ def _copy_pages(path: Path, copy: Path) -> int:
     with copy.open("rb") as file:
         header = file.read(_HEADER_BYTES)
     has_header = len(header) == _HEADER_BYTES and header.startswith(_MAGIC)
-    page_size = _read_page_size(header) if has_header else _DEFAULT_PAGE_SIZE
+    page_size = _DEFAULT_PAGE_SIZE
+    if has_header:
+        page_size = _read_page_size(header)
     log = path.with_name(f"{path.name}-wal")
     if log.exists():
         copied_log = copy.with_name(f"{copy.name}-wal")
@@ -374,7 +384,9 @@ def _read_page_size(header: bytes) -> int:
     size = int.from_bytes(header[16:18], "big")
     if size == 1:  # 65,536 does not fit into two bytes
         return 65536
-    return size if size in _PAGE_SIZES else _DEFAULT_PAGE_SIZE
+    if size not in _PAGE_SIZES:
+        return _DEFAULT_PAGE_SIZE
+    return size
 
 
 def _replace_first_page(copy: Path, page_size: int) -> None:
@@ -461,12 +473,18 @@ class _EncryptedFile:
 
     def read(self, name: str) -> Iterator[list[Value]]:
         """Yield the rows of a table: from both ends up to a broken page, then those between two broken pages."""
-        number = "version" if name == "facts" else "id"
+        number = "id"
+        if name == "facts":
+            number = "version"
         before = self.read_until_error(f"SELECT * FROM {name} ORDER BY {number}")
         yield from before
         after = self.read_until_error(f"SELECT * FROM {name} ORDER BY {number} DESC")
-        first = before[-1][0] if before else -1
-        last = after[-1][0] if after else -1
+        first: Value = -1
+        if before:
+            first = before[-1][0]
+        last: Value = -1
+        if after:
+            last = after[-1][0]
         if isinstance(first, int) and isinstance(last, int) and first < last:
             yield from after
             yield from self._read_between(f"SELECT * FROM {name} WHERE {number} BETWEEN ? AND ?", first + 1, last - 1)
