@@ -96,11 +96,15 @@ def due(
     if heartbeat:
         return "heartbeat"
     has_lost_much = 0 < budget.flush_at <= cycle.left  # as much as a window holds
-    if cycle.flushed_at == cycle.compactions and not has_lost_much:
-        return "failed" if cycle.failures >= settings.max_failures else "done"
+    if cycle.flushed_at == cycle.compactions and not has_lost_much:  # one flush for each compaction
+        if cycle.failures >= settings.max_failures:
+            return "failed"
+        return "done"
     is_full = budget.flush_at > 0 and used + coming + cycle.left >= budget.flush_at
     is_long = 0 < settings.force_flush_transcript_bytes <= transcript_bytes
-    return "due" if forced or is_full or is_long else "early"
+    if forced or is_full or is_long:
+        return "due"
+    return "early"
 
 
 def prompt(settings: MemoryFlush, *, now: datetime) -> FlushPrompt:
@@ -115,7 +119,10 @@ def prompt(settings: MemoryFlush, *, now: datetime) -> FlushPrompt:
 
 
 def _allow_silence(text: str) -> str:
-    return text if NO_REPLY in text else f"{text}\n\n{_LAST_RESORT}"
+    """Add to a prompt of the user that the model may stay silent, if it does not say so."""
+    if NO_REPLY in text:
+        return text
+    return f"{text}\n\n{_LAST_RESORT}"
 
 
 def is_silent(text: str) -> bool:
@@ -126,8 +133,10 @@ def is_silent(text: str) -> bool:
         value: Any = json.loads(_FENCED.sub(r"\1", text.strip()))
     except ValueError:
         return False
-    if isinstance(value, dict):
-        value = value["action"] if "action" in value else list(value.values())
+    if isinstance(value, dict) and "action" in value:
+        value = value["action"]
+    elif isinstance(value, dict):
+        value = list(value.values())
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     return isinstance(value, str) and _SILENT.fullmatch(value.strip()) is not None

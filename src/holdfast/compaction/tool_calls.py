@@ -69,8 +69,9 @@ def _arguments(call: ToolCall) -> Mapping[str, Any]:
 
 def _strings(value: Any) -> Iterator[str]:
     """Yield every text in a call's arguments, two levels deep."""
-    inner = value.values() if isinstance(value, Mapping) else value
-    for item in inner:
+    if isinstance(value, Mapping):
+        value = value.values()
+    for item in value:
         if isinstance(item, str):
             yield item
         elif isinstance(item, list | tuple):
@@ -171,15 +172,18 @@ class FailedCall:
     text: str
 
     def __str__(self) -> str:
-        status = f" [exit {self.status}]" if self.status is not None else ""
-        return f"{self.about}{status}: {self.text}"
+        if self.status is None:
+            return f"{self.about}: {self.text}"
+        return f"{self.about} [exit {self.status}]: {self.text}"
 
     @classmethod
     def of(cls, call: ToolCall, result: ToolResult) -> Self | None:
         """Return how a call failed; None if it succeeded."""
         output = result.text
         codes = [*_EXIT.findall(output[:_ENDS]), *_EXIT.findall(output[-_ENDS:])]
-        status = int(codes[-1]) if codes else None
+        status: int | None = None
+        if codes:
+            status = int(codes[-1])
         size = len(output.strip())
         line = find_command_line(call)
         # A search without a hit ends with code 1 and prints little: that is not a failure worth keeping.

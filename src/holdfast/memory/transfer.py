@@ -63,12 +63,18 @@ def to_jsonl(store: Store, scopes: Iterable[Scope], file: IO[str]) -> int:
     count = 0
     for scope in scopes:
         for row in pages(store, scope):
-            flags = {"pinned": row.pinned, "buried": row.excluded}
-            line = {"kind": "message", "number": row.id, "scope": asdict(row.scope), "nonce": row.nonce}
-            _write(
-                file,
-                line | {name: True for name, is_set in flags.items() if is_set} | {"message": to_json(row.message)},
-            )
+            line: dict[str, Any] = {
+                "kind": "message",
+                "number": row.id,
+                "scope": asdict(row.scope),
+                "nonce": row.nonce,
+            }
+            if row.pinned:
+                line["pinned"] = True
+            if row.excluded:
+                line["buried"] = True  # the word of the first version of this format
+            line["message"] = to_json(row.message)
+            _write(file, line)
             count += 1
         for fact in store.read_facts(Select(scope=scope, across=True)):
             _write(file, {"kind": "fact", **asdict(fact)})
@@ -96,16 +102,22 @@ def load_jsonl(store: Store, path: Path) -> int:
     for kind, group in groupby(_read_rows(path, open_marks(store)), key=lambda row: type(row[1])):
         for batch in _batches(group):
             count += len(batch)
-            rows = [row for _, row in batch]
             if kind is MessageRow:
-                added = store.add_messages(cast("list[MessageRow]", rows))
-                numbers.update(zip((number for number, _ in batch), added, strict=True))
-                known_rows = zip(cast("list[MessageRow]", rows), added, strict=True)
-                hidden = [replace(row, id=number) for row, number in known_rows if row.excluded and number]
+                messages = cast("list[tuple[int | None, MessageRow]]", batch)
+                added = store.add_messages([row for _, row in messages])
+                hidden: list[MessageRow] = []
+                for (old, row), new in zip(messages, added, strict=True):
+                    numbers[old] = new
+                    if row.excluded and new:  # 0 is the number of one that was forgotten here
+                        hidden.append(replace(row, id=new))
                 exclude(store, hidden, excluded=True, time=0)
             else:
-                known = (renumber_evidence(row, numbers) for row in cast("list[FactRow]", rows))
-                store.add_facts([fact for fact in known if not is_known(store, fact, seen)])
+                facts_to_add: list[FactRow] = []
+                for _, version in cast("list[tuple[int | None, FactRow]]", batch):
+                    fact = renumber_evidence(version, numbers)
+                    if not is_known(store, fact, seen):
+                        facts_to_add.append(fact)
+                store.add_facts(facts_to_add)
     return count
 
 
@@ -116,7 +128,8 @@ def _read_rows(path: Path, marks: Marks) -> Iterator[tuple[int | None, MessageRo
     for line in read_lines(path):
         if line.problem is not None:
             raise InputError(f"{path}:{line.number}: {line.problem}")
-        if (data := line.data) is None or data.get("kind") == _HEADER:
+        data = line.data
+        if data is None or data.get("kind") == _HEADER:
             continue
         row: MessageRow | FactRow
         try:
@@ -133,8 +146,9 @@ def _read_rows(path: Path, marks: Marks) -> Iterator[tuple[int | None, MessageRo
                 )
             else:
                 values = {key: value for key, value in data.items() if key not in {"kind", "scope"}}
-                lists = {name: tuple(values.get(name, ())) for name in ("evidence", "questions")}
-                row = FactRow(scope=scope, **values | lists)
+                for name in ("evidence", "questions"):  # JSON has no tuples
+                    values[name] = tuple(values.get(name, ()))
+                row = FactRow(scope=scope, **values)
         except (KeyError, TypeError) as error:
             raise InputError(f"{path}:{line.number}: not a line of an export ({error})") from error
         yield data.get("number"), row
@@ -143,7 +157,9 @@ def _read_rows(path: Path, marks: Marks) -> Iterator[tuple[int | None, MessageRo
 def renumber_evidence(fact: FactRow, numbers: Mapping[Any, int]) -> FactRow:
     """Return a fact with its evidence renumbered; messages that were not imported are left out."""
     evidence = tuple(numbers[number] for number in fact.evidence if numbers.get(number))
-    return fact if evidence == fact.evidence else replace(fact, evidence=evidence)
+    if evidence == fact.evidence:
+        return fact
+    return replace(fact, evidence=evidence)
 
 
 def is_known(store: Store, row: FactRow, known: set[tuple[str, str]]) -> bool:
@@ -160,9 +176,15 @@ def to_markdown(store: Store, scopes: Iterable[Scope], file: IO[str], *, moment:
     count = 0
     for scope in scopes:
         held = facts.current(store.read_facts(Select(scope=scope, across=True)))
-        file.write(f"# Memory of {scope.agent}{f' in {scope.project}' if scope.project else ''}\n\n")
+        owner = scope.agent
+        if scope.project:
+            owner = f"{scope.agent} in {scope.project}"
+        file.write(f"# Memory of {owner}\n\n")
         if held:
-            file.write("## Facts\n\n" + "".join(f"- [{fact.type}] {fact.content}\n" for fact in held) + "\n")
+            file.write("## Facts\n\n")
+            for fact in held:
+                file.write(f"- [{fact.type}] {fact.content}\n")
+            file.write("\n")
         session = None
         for row in pages(store, scope):
             if row.scope.session != session:
@@ -175,7 +197,9 @@ def to_markdown(store: Store, scopes: Iterable[Scope], file: IO[str], *, moment:
 
 
 def _markdown(row: MessageRow) -> str:
-    pieces = [row.message.text] if row.message.text else []
+    pieces: list[str] = []
+    if row.message.text:
+        pieces.append(row.message.text)
     for part in row.message.parts:
         if isinstance(part, ToolCall):
             pieces.append(f"`{part.name}` {json.dumps(part.arguments, ensure_ascii=False, default=str)}")
@@ -247,7 +271,9 @@ def load_folder(store: Store, folder: Path, *, owner: Scope = _PLAIN, masked: bo
             known: list[FactRow] = files.read_facts(Select(scope=scope, across=True))
             owned: list[FactRow] = []
             for fact in known:
-                own = _mask_fact(fact) if masked else fact
+                own = fact
+                if masked:
+                    own = _mask_fact(own)
                 if fact.scope == _PLAIN:
                     own = replace(own, scope=owner)
                 owned.append(renumber_evidence(own, numbers))
@@ -279,13 +305,14 @@ def _import_rows(
         message = strip_message(row.message, marks)
         if message is None:
             continue
-        kept = mask(message) if masked else message
+        if masked:
+            message = mask(message)
         scope = row.scope
         if row.nonce.startswith(_FOREIGN):
             scope = replace(owner, session=row.scope.session)
-            if (kept.role, kept.text) in texts[scope]:
+            if (message.role, message.text) in texts[scope]:  # the plugin and Holdfast both archived it
                 continue
-        new[row.id] = replace(row, id=0, scope=scope, message=kept, passages=tuple(passages_of(kept, marks)))
+        new[row.id] = replace(row, id=0, scope=scope, message=message, passages=tuple(passages_of(message, marks)))
     return dict(zip(new, texts.store.add_messages(list(new.values())), strict=True))
 
 
@@ -296,6 +323,9 @@ class _SessionTexts(dict[Scope, set[tuple[str, str]]]):
         self.store = store
 
     def __missing__(self, scope: Scope) -> set[tuple[str, str]]:
-        rows = (row for row in pages(self.store, scope, across=False) if not row.nonce.startswith(_FOREIGN))
-        self[scope] = {(row.message.role, unwrap(row.message.text)) for row in rows}
-        return self[scope]
+        texts: set[tuple[str, str]] = set()
+        for row in pages(self.store, scope, across=False):
+            if not row.nonce.startswith(_FOREIGN):
+                texts.add((row.message.role, unwrap(row.message.text)))
+        self[scope] = texts
+        return texts

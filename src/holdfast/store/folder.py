@@ -531,7 +531,9 @@ class FolderStore:
                 return False
             return _fact_key(scope_of(data, ""), str(data.get("id"))) in forgotten
         segment = segment_of(line)
-        row = None if segment is None else segment_row(segment)
+        if segment is None:
+            return False
+        row = segment_row(segment)
         if row is None:
             return False
         if row.nonce.startswith(FOREIGN):
@@ -724,8 +726,11 @@ class FolderStore:
         self._backlog = Backlog(identity=(device, inode), offset=offset, lines=lines, first_number=first)
         self._load_contents(offset)
         # Lines of our own were written by a process that ended before all lines ahead of them were copied.
-        own = (parse_line(raw, 0) for raw in lines if b'"holdfast"' in raw)
-        self._contents |= {segment_key(data) for data in map(segment_of, own) if data is not None}
+        for raw in lines:
+            if b'"holdfast"' in raw:
+                data = segment_of(parse_line(raw, 0))
+                if data is not None:
+                    self._contents.add(segment_key(data))
 
     def _start_copier(self) -> None:
         """Start the thread that copies the backlog, unless it runs."""
@@ -759,7 +764,9 @@ class FolderStore:
             stop = min(place + COPY_LINES, len(backlog.lines))
             is_last = stop == len(backlog.lines)
             state.read[SEGMENTS] = [*identity[:2], max(offset, backlog.offset_of(stop))]
-            state.reserved = [] if is_last else [backlog.first_number + stop, backlog.first_number + len(backlog.lines)]
+            state.reserved = []
+            if not is_last:
+                state.reserved = [backlog.first_number + stop, backlog.first_number + len(backlog.lines)]
             with self._forgetting_backlog(), self._store.transaction():
                 numbers = self._copy_places(backlog, range(place, stop))
                 state.is_forgetting = state.is_forgetting or 0 in numbers
@@ -871,9 +878,12 @@ class FolderStore:
         with journal.storage(path):
             if not path.exists():
                 return [], b""
+            size = -1  # all of it
+            if stop is not None:
+                size = stop - offset
             with path.open("rb") as file:
                 file.seek(offset)
-                data = file.read() if stop is None else file.read(stop - offset)
+                data = file.read(size)
         *raws, rest = data.split(b"\n")
         return [parse_line(raw + b"\n", number) for number, raw in enumerate(raws, start=1)], rest
 
@@ -888,7 +898,10 @@ class FolderStore:
             start = 0
         if start < stop:
             lines, _ = self._read_lines(SEGMENTS, start, stop)
-            self._contents |= {segment_key(data) for data in map(segment_of, lines) if data is not None}
+            for line in lines:
+                data = segment_of(line)
+                if data is not None:
+                    self._contents.add(segment_key(data))
         self._contents_read = (*identity[:2], stop)
 
     def _forget_contents(self) -> None:
@@ -897,12 +910,16 @@ class FolderStore:
 
     def _segment_rows(self, lines: Sequence[Line]) -> dict[int, MessageRow]:
         """Return the messages of lines by their number, without the plugin's copies of what is known or forgotten."""
-        forgotten = self._forgotten() if lines else {}
+        if not lines:
+            return {}
+        forgotten = self._forgotten()
         rows: dict[int, MessageRow] = {}
         for line in lines:
             data = segment_of(line)
-            row = None if data is None else segment_row(data)
-            if data is None or row is None:
+            if data is None:
+                continue
+            row = segment_row(data)
+            if row is None:
                 continue
             key = segment_key(data)
             if row.nonce.startswith(FOREIGN) and (key in self._contents or _is_forgotten(row, forgotten)):
