@@ -8,7 +8,7 @@ object, and its lock guards every use.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain, groupby
 from typing import Any, Final, TypeAlias
@@ -489,7 +489,9 @@ class History:
 
         Messages without words are skipped. `newest` is a question that is not in the history yet.
         """
-        return select_texts(chain((unwrap(newest),), self._read_user_texts()), max_texts=max_messages)
+        users = (item.message for item in reversed(self.messages) if item.message.role == "user")
+        texts = (unwrap(message.text) for message in users)  # read one by one: most questions need only the newest
+        return select_texts(chain((unwrap(newest),), texts), max_texts=max_messages)
 
     def find_question_numbers(self, texts: Sequence[str]) -> tuple[int, ...]:
         """Return the numbers of the messages whose texts `find_question` returned, in the same order.
@@ -513,11 +515,6 @@ class History:
             left.pop()
             numbers.append(item.id)
         return tuple(reversed(numbers))
-
-    def _read_user_texts(self) -> Iterator[str]:
-        for item in reversed(self.messages):
-            if item.message.role == "user":
-                yield unwrap(item.message.text)
 
     def add_pairs(self, ids: Sequence[int]) -> tuple[int, ...]:
         """Add to messages all that they cannot be sent without: to a result its call, and to a call its results."""

@@ -79,10 +79,10 @@ def test_the_next_passage_of_a_session_is_known() -> None:
     for number in (5, 6, 7):
         append(columns, row(number, previous=max(-1, number - 3)))
     numbers = np.arange(8)
-    assert columns.beside(numbers, "following").tolist() == [3, 4, 5, 6, 7, -1, -1, -1]
-    assert columns.beside(numbers, "previous").tolist() == [-1, -1, -1, 0, 1, 2, 3, 4]
-    assert columns.beside(np.array([-1, 0]), "following").tolist() == [-1, 3]
-    assert before.beside(np.arange(5), "following").tolist() == [3, 4, -1, -1, -1]
+    assert columns.find_neighbours(numbers, "following").tolist() == [3, 4, 5, 6, 7, -1, -1, -1]
+    assert columns.find_neighbours(numbers, "previous").tolist() == [-1, -1, -1, 0, 1, 2, 3, 4]
+    assert columns.find_neighbours(np.array([-1, 0]), "following").tolist() == [-1, 3]
+    assert before.find_neighbours(np.arange(5), "following").tolist() == [3, 4, -1, -1, -1]
 
 
 def test_no_columns_are_fine() -> None:
@@ -90,5 +90,5 @@ def test_no_columns_are_fine() -> None:
     columns = Columns()
     columns.extend(decode(encode(Columns())))
     assert (columns.passages, columns.windows) == (0, 0)
-    assert columns.beside(np.zeros(0, np.int64), "following").tolist() == []
+    assert columns.find_neighbours(np.zeros(0, np.int64), "following").tolist() == []
     assert columns["time"].dtype == np.int64

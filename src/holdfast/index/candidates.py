@@ -78,8 +78,8 @@ def select_candidates(
         windows=counts,
         human=columns["human"].take(numbers),
         eligible=eligible.take(numbers),
-        previous=places.take(columns.beside(numbers, "previous")).astype(np.int64),
-        following=places.take(columns.beside(numbers, "following")).astype(np.int64),
+        previous=places.take(columns.find_neighbours(numbers, "previous")).astype(np.int64),
+        following=places.take(columns.find_neighbours(numbers, "following")).astype(np.int64),
         keyword=keywords.passages.take(numbers),
         share=keywords.share.take(numbers),
         together=keywords.together.take(numbers),
@@ -128,7 +128,7 @@ def _shortlist(
     for side in ("previous", "following"):
         reached = best
         for _ in range(neighbours):
-            reached = columns.beside(reached, side)
+            reached = columns.find_neighbours(reached, side)
             chosen[reached] = True
     numbers = np.flatnonzero(chosen[:-1])
     return numbers[visible.take(numbers)]

@@ -87,7 +87,7 @@ class Columns:
         """Return the columns as they are now, whatever is added later. No array is copied: values never change."""
         return copy(self)
 
-    def beside(self, numbers: Ints, side: Literal["previous", "following"]) -> Ints:
+    def find_neighbours(self, numbers: Ints, side: Literal["previous", "following"]) -> Ints:
         """Return the passages right before or after others in their session; -1 if there is none, and for -1."""
         found = self[side].take(numbers, mode="clip").astype(np.int64)
         return np.where((numbers >= 0) & (found < self.passages), found, -1)

@@ -648,8 +648,8 @@ def weigh_letters(text: str) -> int:
 def is_noise(text: str) -> bool:
     """Return whether an unwrapped message contains nothing worth searching for, or was written by a program."""
     words = text.strip()
-    beginning = _strip_punctuation(words)[: _MIN_LETTERS + 1]
-    if weigh_letters(beginning) <= _MIN_LETTERS:
+    bare = words.strip(" \t\r\n.!?…,。！？，、~*`'\"").lower()
+    if weigh_letters(bare[: _MIN_LETTERS + 1]) <= _MIN_LETTERS:
         return True
     if is_acknowledgement(words):
         return True
@@ -703,10 +703,6 @@ def _phrase_patterns() -> tuple[list[re.Pattern[str]], list[re.Pattern[str]]]:
         phrases.append(re.compile(f"(?:{pattern}){end} ?"))
     filler = [re.compile(rf"(?:{table['filler']})\b ?"), re.compile(f"(?:{table['asian_filler']}) ?")]
     return phrases, filler
-
-
-def _strip_punctuation(words: str) -> str:
-    return words.strip(" \t\r\n.!?…,。！？，、~*`'\"").lower()
 
 
 def _is_from_program(words: str) -> bool:

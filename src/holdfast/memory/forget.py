@@ -139,7 +139,8 @@ def _clean_records(
             owners.add(record.scope)
             if not is_listing:
                 tellers.add(record.scope)
-        if not _is_summary(record):
+        is_summary = record.data.get("change", {}).get("summary") is not None
+        if not is_summary:
             if is_quoting:
                 removed.append(record.id)
         elif is_quoting or record.scope in tainted:  # a later summary builds on the one before it
@@ -167,10 +168,6 @@ def _find_words(texts: Sequence[str]) -> set[str]:
     for text in texts:
         words.update(term for term in terms(text) if len(term) > 1)
     return words
-
-
-def _is_summary(record: Record) -> bool:
-    return record.data.get("change", {}).get("summary") is not None
 
 
 def _quotes(data: Mapping[str, Any], messages: AbstractSet[int], lines: Sequence[str], facts: AbstractSet[str]) -> bool:

@@ -398,8 +398,8 @@ def _add_neighbours(ranking: Ranking, found: Candidates, *, reach: int) -> Ranki
     first = np.arange(len(found))
     last = first
     for distance in range(1, reach + 1):
-        first = found.beside(first, found.previous)
-        last = found.beside(last, found.following)
+        first = found.follow(first, found.previous)
+        last = found.follow(last, found.following)
         near = np.maximum(hits[first], hits[last]) * np.float32(max(0.0, 1 - _NEIGHBOUR_LOSS * distance))
         np.maximum(scores, near, out=scores)
     scores = np.where(found.eligible, scores, np.float32(0))

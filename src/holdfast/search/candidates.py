@@ -71,7 +71,7 @@ class Candidates:
         by_both = self.score_windows
         return replace(self, cosine=None, score_windows=lambda places: (by_both(places)[0], None))
 
-    def beside(self, places: Ints, links: Ints) -> Ints:
+    def follow(self, places: Ints, links: Ints) -> Ints:
         """Follow `previous` or `following` from some places; -1 if there is none, and for -1."""
         if not len(links):
             return places

@@ -71,10 +71,10 @@ class Recipe:
         first = np.where(found.human, first * (1 + np.float32(self.human - 1) * chat), first)
         # In a conversation the answer is often next to the message that has the words of the question.
         gained = np.zeros(len(found), np.float32)
-        beside = np.append(first, np.float32(0))  # -1 means none, and is the place after the last
+        padded = np.append(first, np.float32(0))  # -1 means none, and is the place after the last
         for links in (found.previous, found.following):
-            gained += np.float32(self.near) * beside[links]
-            gained += np.float32(self.far) * beside[found.beside(links, links)]
+            gained += np.float32(self.near) * padded[links]
+            gained += np.float32(self.far) * padded[found.follow(links, links)]
         reach = np.float32(self.reach) / np.maximum(1, found.sizes).astype(np.float32)
         stages["neighbours"] = chat * gained * np.minimum(1, reach) * (found.human & found.eligible)
         scores = relative(first + stages["neighbours"])
