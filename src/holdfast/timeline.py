@@ -29,6 +29,7 @@ from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_p
 MAX_WAITING: Final = 16
 """Turns without a reply that are kept: requests of one session may overlap."""
 MAX_ERROR_CHARS: Final = 200
+"""Characters of a provider's error that are recorded with a turn."""
 MAX_SENT_TURNS: Final = 4
 """Turns of an earlier process whose new messages are known to have been sent.
 
@@ -48,6 +49,7 @@ CUT_KINDS: Final = frozenset({"pruned", "trimmed", "compacted"})
 MAX_ABOUT: Final = 3
 """Messages of a cut whose first words describe it."""
 MAX_ABOUT_CHARS: Final = 120
+"""Characters of each of these messages."""
 MAX_CUT_CHARS: Final = 20_000
 """Characters of a cut that are shown at a time, if the caller names no other number."""
 

@@ -26,15 +26,18 @@ Language: TypeAlias = Literal["Chinese", "Japanese", "Korean", "Latin script"]
 _RECENT: Final = 10
 """The number of the newest messages whose identifiers a summary must contain."""
 _MAX_NAMES: Final = 12
+"""The maximum number of identifiers that a summary must contain."""
 _MAX_LISTED: Final = 8
 """The maximum number of failures, and of changed files, that a summary must contain."""
 _MAX_REQUEST: Final = 400
+"""The characters of a request that count: the rest may be pasted."""
 _MIN_SHARE: Final = 0.5
 """The share of the terms of the last request that a summary must contain."""
 _NONE: Final = "(none)"
 _BODY_WEIGHT: Final = 30
 """The weight of the model's summary if not all sections fit."""
 _NAMES_WEIGHT: Final = 6
+"""The weight of the identifiers that it lacks, which are added to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,9 +59,11 @@ _MAX_ANSWER: Final = 240
 """The maximum characters of an answer in the list of turns."""
 _MAX_OPEN_GOALS: Final = 2
 """The maximum number of open requests under the goal."""
+# What was done, and with which commands, is rarely needed.
 _MAX_DONE: Final = 8
+"""The number of finished turns, the newest ones."""
 _MAX_COMMANDS: Final = 10
-"""The number of the newest finished turns, and of the newest commands. What they were is rarely needed."""
+"""The number of commands, the newest ones."""
 _NUMBER: Final = re.compile(r"\d+")
 _FEW_TERMS: Final = 4
 """A request with no more terms than this is short: "go on", "yes, do that"."""
@@ -367,10 +369,13 @@ def _make_list(old: Sequence[str], new: Iterable[str]) -> tuple[str, ...]:
 _MAX_TURN: Final = 600
 """The maximum characters of a request and of an answer in the list of recent turns."""
 _MAX_FAILURES: Final = 8
+"""The maximum number of failed calls, the newest ones."""
 _MORE: Final = "- …and"
+"""The beginning of the line that counts the others."""
 _MAX_COMMAND: Final = 60
 """How much of a command is compared with that of a failure."""
 _MAX_FILES: Final = 60
+"""The maximum number of files in each of the two lists."""
 
 
 def make_appendix(plan: CompactionPlan, *, recent_turns: int, is_recalled: bool = True) -> tuple[Section, ...]:

@@ -186,6 +186,7 @@ _APPENDED: Final = re.compile(rf"^(?:{RECENT}|{FAILURES})\n(?:[^\n]+(?:\n|\Z))*"
 _ARCHIVED: Final = re.compile(r"^Archive: messages ([\d, –-]{1,2000}) are kept[^\n]*$", re.MULTILINE)
 _RUN: Final = re.compile(r"(\d{1,15})(?:[–-](\d{1,15}))?")
 _MAX_RANGES: Final = 24
+"""The ranges of archive numbers that a summary names, the newest ones."""
 
 
 def wrap_summary(summary: str) -> str:

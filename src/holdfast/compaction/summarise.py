@@ -108,8 +108,9 @@ _MAX_TRIES: Final = 3
 _MAX_BAD_ANSWERS: Final = 2
 """How often a prompt is sent if the answers cannot be a summary."""
 _MIN_WAIT: Final = 0.5
+"""The shortest wait between two tries, in seconds."""
 _MAX_WAIT: Final = 5.0
-"""The shortest and the longest wait between two tries, in seconds."""
+"""The longest wait between two tries, in seconds."""
 _CALL_SHARE: Final = 2 / 3
 """The share of the remaining time for one call, so that there is time for another."""
 _MIN_TIME: Final = 0.5

@@ -15,6 +15,7 @@ from holdfast.patterns import load
 
 _PATCHED: Final = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.{1,400}?)\s*$", re.MULTILINE)
 _MAX_COMMAND: Final = 240
+"""The characters of a command, and of a step of a plan."""
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
 _PIPED: Final = re.compile(r"\|\||&&|[|;\n]")
 _WRITES: Final = re.compile(r"(?<![0-9&>])>{1,2}\s*(?!&|/dev/null)|\bsed -i|\s-delete\b|\s-exec\b")
@@ -156,7 +157,9 @@ _EXIT: Final = re.compile(
 _ENDS: Final = 400
 """Characters at the beginning and at the end of an output that are searched for an exit status."""
 _MAX_FAILURE: Final = 240
+"""The characters of the output of a failed call."""
 _MAX_CALL: Final = 100
+"""The characters of a call; an output of more than this that has a bad exit status is a failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

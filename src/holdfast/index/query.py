@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # rows are read and written without numpy
     from holdfast.search.arrays import Floats
 
 MAX_CANDIDATES: Final = 2048
+"""The passages that a search proposes for ranking, by default; those next to them come in addition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -325,10 +325,13 @@ class Dropped:
 
 
 _MAX_SLOT_WORDS: Final = 5
+"""The words of the name of a property. A weak model repeats its sentence there."""
 _MAX_SLOT_CHARS: Final = 60
+"""The characters of such a name, in scripts without spaces."""
 _TOOL_HEAD: Final = 600
+"""The characters that are read at the beginning of a tool call or result."""
 _TOOL_TAIL: Final = 300
-"""The characters that are read at the beginning and at the end of a tool call or result."""
+"""The characters that are read at its end."""
 _HEADER_TOKENS: Final = 8
 """The tokens of the number and the speaker before a message."""
 _MIN_CHARS: Final = 400

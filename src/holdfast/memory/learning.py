@@ -48,7 +48,9 @@ as many if no other answer of the model could be used since the last time: then 
 the messages. And failures of a model in a row after which the user is told."""
 _READ_AGAIN: Final = "`holdfast learn --model NAME` lets a model read them again"
 _BATCH_MESSAGES: Final = 400
+"""Messages that the rules read at a time."""
 _PAGE: Final = 100
+"""Messages that are read from the store at a time, until a batch for a model is full."""
 _TIMEOUT: Final = 600.0
 """Seconds for one call, as for a reply of a conversation. A model on a processor may need them, and nobody waits."""
 

@@ -53,6 +53,7 @@ CALLER_MARK: Final = "@"
 MAX_FACT_CHARS: Final = 2_000
 """Characters that a fact may have: a sentence, which is shown whole in recalled blocks, overviews and lists."""
 _EMBED_BATCH: Final = 256
+"""Passages whose vectors are made and stored at a time: an interrupted run loses at most this many."""
 _NO_LIMIT: Final = 2**62
 _MAX_TAKEN_OVER: Final = 2_000
 """Vectors of a memory-context folder that a search takes over before it begins, in half a second."""

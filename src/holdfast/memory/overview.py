@@ -23,9 +23,11 @@ from holdfast.store.base import Across, FactRow, Scope, Store
 from holdfast.tokens import TokenCounter, count_text
 
 MAX_STANDING: Final = 8
+"""The most lines of decisions and preferences."""
 MAX_TASKS: Final = 6
+"""The most lines of open tasks."""
 MAX_SESSIONS: Final = 8
-"""The most lines of each section."""
+"""The most lines of sessions."""
 MIN_LINE_TOKENS: Final = 12
 """With less room than this, no further line is tried."""
 MAX_CACHED: Final = 2**14

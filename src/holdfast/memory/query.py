@@ -260,6 +260,7 @@ _REFERENCES: Final = ((_WE, 0.4), (_PAST, 0.3), (_DEFINITE, 0.2))
 """How much each of them adds. The weights were chosen with `python -m benchmarks other-words` and `recall`, by leaving
 out each data set once (docs/benchmarks.md)."""
 _MAX_REFERENCE: Final = 0.6
+"""The most that they add together."""
 
 
 def measure_reference(text: str) -> float:
@@ -288,6 +289,7 @@ _EARLIER: Final = 0.5
 _KANA: Final = re.compile(r"[\u3040-\u309f]+")
 """Hiragana alone: particles and endings, and a few words."""
 _KANA_WEIGHT: Final = 0.3
+"""The weight of such a term."""
 _SIGNS: Final = "的了是在和有我你他她它们这那吗呢吧啊与及或也都就而被把从对为以之其于并等个什么哪谁怎几何誰"
 _PAIRS: Final = ("什么", "怎么", "哪些", "哪个", "多少", "几个", "为什", "是什", "么时", "时候")
 _SILENT: Final = frozenset((*_SIGNS, *_PAIRS))
@@ -298,6 +300,7 @@ _FRAME: Final = """
 """
 """English words of questions that are often missing in the answer: "how long did it take"."""
 _FRAME_WEIGHT: Final = 0.5
+"""The weight of such a word."""
 _KINDS: Final = "app application component library module package part program project service system team tool topic"
 """Words for what kind of thing a subject is."""
 

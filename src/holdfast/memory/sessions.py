@@ -19,6 +19,7 @@ TITLE: Final = "title"
 HOST_NAME: Final = "host_name"
 """The kind of the record with the name of the program that a session is from."""
 MAX_TITLE_CHARS: Final = 72
+"""The longest title of a session."""
 MAX_GREETING_WORDS: Final = 3
 """The words of an exclamation that is not the title if more follows."""
 _FIRST_READ: Final = 8

@@ -22,7 +22,9 @@ PAUSE: Final = "pause"
 _KEY: Final = "extraction"
 _HOUR: Final = 3_600_000
 _HOURS: Final = 24
+"""The hours that the limit of a day is about: the last ones, and not a calendar day."""
 _FIRST_PAUSE: Final = 60_000
+"""The pause after a failure of a model, in milliseconds. It doubles with each further one."""
 _MAX_PAUSE: Final = _HOUR
 
 

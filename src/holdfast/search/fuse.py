@@ -88,9 +88,11 @@ class Recipe:
         return total
 
 
+# Both were chosen with `python -m benchmarks other-words`.
 _AGENT_SHARE: Final = 0.2
+"""The share of passages by a person up to which a session is that of an agent."""
 _CHAT_SHARE: Final = 0.45
-"""The share of messages of a person in the session of an agent, and in a chat. Chosen with `benchmarks other-words`."""
+"""The share from which on it is a chat."""
 
 
 def measure_chat(found: Candidates) -> float:

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 _LETTERS: Final = 3
+"""The letters of the parts that two texts are compared by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -27,6 +27,7 @@ from holdfast.search.dates import (
 
 _WEEK: Final = 7
 _RECENT_DAYS: Final = 7
+"""The days before today that "recently" and "lately" mean."""
 _UNIT_DAYS: Final = {"day": 1, "week": _WEEK, "month": 31, "year": 366}
 _MAX_TIMES: Final = 5
 """What a longer period has more often ("on Monday ... last year") does not narrow it."""
@@ -126,7 +127,8 @@ def _list_mentions(text: str, today: datetime) -> Iterator[_Mention]:
 def _list_numeric_dates(text: str) -> Iterator[CalendarDate]:
     """Find "11/05": the month first, unless it can only be the day."""
     for match in _compile(load("periods")["dates"]["numeric"]).finditer(text):
-        month, day = int(match["first"]), int(match["second"])
+        month = int(match["first"])
+        day = int(match["second"])
         if month > _MONTHS:
             month, day = day, month
         yield CalendarDate(month=month, day=day, place=match.span())
@@ -189,9 +191,11 @@ def _find_calendar_days(date: CalendarDate, today: datetime) -> Iterator[_Mentio
         for days in _make_days(date, date.year):
             yield _Mention(place=date.place, days=days)
         return
-    last = [days for year in (today.year, today.year - 1) for days in _make_days(date, year) if days[0] <= today]
-    for days in last[:1]:
-        yield _Mention(place=date.place, days=days, date=date)
+    for year in (today.year, today.year - 1):
+        for days in _make_days(date, year):
+            if days[0] <= today:
+                yield _Mention(place=date.place, days=days, date=date)
+                return
 
 
 def _make_days(date: CalendarDate, year: int) -> list[_Days]:
@@ -200,7 +204,9 @@ def _make_days(date: CalendarDate, year: int) -> list[_Days]:
         start = datetime(year, date.month, date.day or 1)  # noqa: DTZ001 - as above
     except ValueError:
         return []
-    return [(start, start + timedelta(1) if date.day else _add_months(start, 1))]
+    if date.day:
+        return [(start, start + timedelta(1))]
+    return [(start, _add_months(start, 1))]
 
 
 def _choose(mentions: Sequence[_Mention]) -> list[_Mention]:
@@ -264,8 +270,12 @@ def _narrow(text: str, mentions: Sequence[_Mention]) -> list[_Mention]:
             if inside:
                 break
         found += map(_divide, inside or [mention])
-    used = {place for mention in found for place in mention.around}
-    return sorted((mention for mention in found if mention.place not in used), key=lambda mention: mention.place)
+    # A longer period that another one is in says only when that was.
+    used: set[_Place] = set()
+    for mention in found:
+        used.update(mention.around)
+    left = [mention for mention in found if mention.place not in used]
+    return sorted(left, key=lambda mention: mention.place)
 
 
 def _find_inside(mention: _Mention, longer: _Mention) -> list[_Mention]:
@@ -362,9 +372,12 @@ def _extend(text: str, mention: _Mention, today: datetime) -> _Mention:
     after = _compile(ranges["since_after"]).match(text, stop)
     if before is None and after is None:
         return mention
-    place = (before.start() if before else start, after.end() if after else stop)
+    if before is not None:
+        start = before.start()
+    if after is not None:
+        stop = after.end()
     first, end = mention.days
-    return replace(mention, place=place, days=(first, max(end, today + timedelta(1))))
+    return replace(mention, place=(start, stop), days=(first, max(end, today + timedelta(1))))
 
 
 def _search_before(pattern: str, text: str, stop: int) -> re.Match[str] | None:
