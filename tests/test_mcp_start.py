@@ -103,6 +103,7 @@ def test_the_answers_are_those_of_the_sdk(tmp_path: Path, version: str) -> None:
             assert answer == {"jsonrpc": "2.0", "id": request["id"], "result": found[request["method"]]}
 
 
+@pytest.mark.variants(first=True)
 @pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28"])
 def test_a_client_gets_the_tools_before_the_memory_is_open(tmp_path: Path, version: str) -> None:
     """Another process locks it meanwhile. Every request has one answer, and the first call has the memory."""

@@ -104,6 +104,7 @@ def test_items_can_be_taken_back(engine: Engine, runner: asyncio.Runner) -> None
     assert {message.text for message in archived(engine.session("s1"))} == {"a", "b"}
 
 
+@pytest.mark.variants(first=True)
 @pytest.mark.parametrize("is_streamed", [False, True])
 def test_a_window_that_is_refused_is_sent_smaller(
     model_server: ScriptedProvider,

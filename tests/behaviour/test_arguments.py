@@ -433,6 +433,7 @@ class TestOpen:
         assert [message["role"] for message in seen[0]] == ["system", "user"]
         assert all(isinstance(message["content"], str) for message in seen[0])
 
+    @pytest.mark.variants(first=True)
     @pytest.mark.parametrize("fault", [ValueError("no network"), 42])
     def test_a_function_that_fails_harms_nothing(self, tmp_path: Path, fault: Any) -> None:
         """The summary is put together by rule, and the warnings give the reason."""

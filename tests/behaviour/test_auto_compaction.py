@@ -77,6 +77,7 @@ def compactions(engine: Engine) -> int:
 
 
 class TestModes:
+    @pytest.mark.variants(first=True)
     @pytest.mark.parametrize(("language", "ingest"), [("English", True), ("Chinese", False)])
     def test_inline_without_a_model_a_digest_is_made(self, tmp_path: Path, *, ingest: bool, language: str) -> None:
         """After the reply, or with the next request where replies are not handed in, by rule."""
@@ -121,6 +122,7 @@ class TestModes:
             talk_to(engine, 15, work=True)
             assert compactions(engine) == 0
 
+    @pytest.mark.variants(first=True)
     @pytest.mark.parametrize("off", [{"auto": "off"}, {"enabled": False}])
     def test_it_can_be_switched_off(self, tmp_path: Path, off: dict[str, Any]) -> None:
         """Then windows are trimmed, and no one is asked."""

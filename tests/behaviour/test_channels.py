@@ -128,6 +128,7 @@ def run_reindex(home: str) -> dict[str, Any]:
     return printed
 
 
+@pytest.mark.variants(first=True)
 def test_reindex_removes_the_envelopes_of_an_old_store(old_home: str, tmp_path: Path) -> None:
     """Afterwards each message has the passages that it would have if it were archived now."""
     settings = Settings(embedding=Embedding(provider="hash"), recall=UNHURRIED)
@@ -154,6 +155,7 @@ def test_reindex_removes_the_envelopes_of_an_old_store(old_home: str, tmp_path: 
     assert [row.message.text for row in read_all(old_home)] == [*SAID, *OTHERS, "The audit is in June."]
 
 
+@pytest.mark.variants(first=True)
 def test_reindex_again_changes_nothing(old_home: str) -> None:
     """No passage is made or embedded twice, and the store is sound."""
     run_reindex(old_home)
@@ -168,6 +170,7 @@ def test_reindex_again_changes_nothing(old_home: str) -> None:
     assert checked.exit_code == 0, checked.output
 
 
+@pytest.mark.variants(first=True)
 def test_what_reindex_cut_again_can_be_forgotten(old_home: str) -> None:
     """With all of its passages, those that are no longer used too."""
     run_reindex(old_home)

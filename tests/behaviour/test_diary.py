@@ -98,6 +98,7 @@ def test_notes_seldom_cost_the_prefix_and_a_question_may(engine: Engine) -> None
     assert "Frau Behrens" in str(session.assemble(history, limit=9_000).render())
 
 
+@pytest.mark.nightly
 def test_notes_that_match_well_do_not_cost_the_prefix_either(engine: Engine) -> None:
     """What is noted again matches well, and asks for nothing."""
     session = engine.session("next", project="station")

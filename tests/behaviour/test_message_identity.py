@@ -266,6 +266,7 @@ class TestAppendedMessages:
 class TestIdenticalMessages:
     """A history that says the same again and again costs work by its length."""
 
+    @pytest.mark.variants(first=True)
     @pytest.mark.parametrize("dropped", [0, 1])
     def test_work_grows_with_the_length_of_a_history(self, tmp_path: Path, dropped: int) -> None:
         """After a restart, also if the client has dropped its first message: twice the history, twice the calls."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+import pytest
+
 from benchmarks.conflicts import Pair, judge, load_pairs, load_similar, measure
 
 
@@ -28,6 +30,7 @@ def test_a_block_with_both_values_needs_a_mark() -> None:
     assert not judge(pair, "It is 1a.").has_new
 
 
+@pytest.mark.nightly
 def test_no_block_shows_two_values_without_a_mark() -> None:
     """With words alone, and with subject and slot; facts about different things are neither marked nor replaced."""
     found = measure()

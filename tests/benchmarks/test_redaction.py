@@ -85,6 +85,7 @@ def test_a_kind_is_missed_if_one_of_its_samples_is() -> None:
         assert (scores.masked, scores.kept) == (scores.secrets, 0)
 
 
+@pytest.mark.nightly
 def test_cost_is_measured_for_every_word_and_separator() -> None:
     """The cost has a figure for each dense text, the highest first."""
     cost = measure_cost(chars=100)

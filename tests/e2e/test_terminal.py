@@ -228,9 +228,9 @@ NAMED = {
 def test_words_survive_whatever_comes_before_the_answer(stage: str, environ: dict[str, str], tmp_path: Path) -> None:
     """Kill -9 while a model is asked for something else: what was typed is in transcript and archive, and continues."""
     words = "The harbour code is 7741，记住港口代码。"
-    long = "word and another one, " * 2_300 + "\n\n"
+    long = "word and another one, " * 1_000 + "\n\n"
     model = script(tmp_path, f"{long}One.", f"{long}Two.", {"hang": True})
-    arguments = ("--context-tokens", "26000", "--model", model)
+    arguments = ("--context-tokens", "13000", "--model", model)
     with Terminal(tmp_path, *arguments, environ={**FULL, **environ}) as terminal:
         terminal.say("First.", until="One.")
         terminal.say("Second.", until="Two.")

@@ -22,6 +22,7 @@ MARCH = 1_772_323_200_000  # 2026-03-01
 SETTINGS = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 
 
+@pytest.mark.variants(first=True)
 @pytest.mark.parametrize("open_store", [open_sqlite, open_postgres])
 def test_recalls_are_added_up_over_days_and_sessions(open_store: Callable[[Path], Store], tmp_path: Path) -> None:
     """A fact belongs to the agent and project: the sessions of others are not counted."""

@@ -69,6 +69,7 @@ def test_a_line_among_50_messages_is_recalled(tmp_path: Path, kind: str) -> None
     check(tmp_path, facts)
 
 
+@pytest.mark.variants(first=True)
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_search_finds_every_word_of_it_first(tmp_path: Path, provider: str) -> None:
     """Though the vectors of other messages are nearer to the question."""

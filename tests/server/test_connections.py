@@ -73,6 +73,7 @@ def serving(**more: Route) -> Iterator[str]:
         yield url
 
 
+@pytest.mark.variants(first=True)
 @pytest.mark.parametrize("head", [LINE + HOST, LINE + HOST + b"Content-Length: 100\r\n\r\nhalf"], ids=["head", "body"])
 def test_half_open_requests_are_limited_and_delay_no_one(tmp_path: Path, head: bytes) -> None:
     """Of many, those that stall longest are closed; a client that finishes is answered."""

@@ -356,6 +356,7 @@ class TestAMemoryThatFails:
 
     COMMANDS: ClassVar = {"missing": ["/no/such/holdfast"], "hung": [sys.executable, "-c", HANG]}
 
+    @pytest.mark.variants(first=True)
     @pytest.mark.parametrize("fault", sorted(COMMANDS))
     def test_without_a_process_the_newest_messages_stay(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str

@@ -126,6 +126,7 @@ def test_memory_that_goes_on_failing_is_reported_once(tmp_path: Path, name: str,
     assert "2 times in a row" in lines[1]
 
 
+@pytest.mark.variants(first=True)
 @pytest.mark.parametrize("fault", sorted(COMMANDS))
 def test_without_a_screen_pi_prints_it(tmp_path: Path, fault: str, capfd: pytest.CaptureFixture[str]) -> None:
     """On standard error, next to the reply."""
@@ -137,6 +138,7 @@ def test_without_a_screen_pi_prints_it(tmp_path: Path, fault: str, capfd: pytest
     assert lines[1].startswith("holdfast: memory failed 2 times in a row")
 
 
+@pytest.mark.variants(first=True)
 @pytest.mark.parametrize("name", sorted(HOSTS))
 def test_a_host_that_ends_does_not_wait_for_a_process_that_hangs(tmp_path: Path, name: str) -> None:
     """The process goes on alone: it is still there when the host has ended."""

@@ -449,6 +449,7 @@ def test_copies_of_vectors_are_deleted_when_a_store_is_encrypted(tmp_path: Path)
     assert [file.name for file in tmp_path.iterdir()] == ["store.db"]
 
 
+@pytest.mark.variants(first=True)
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
 @MOMENTS
 def test_what_a_killed_repair_has_left_is_deleted_when_a_store_is_encrypted(tmp_path: Path, moment: str) -> None:

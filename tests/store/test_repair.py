@@ -271,6 +271,7 @@ class TestRepair:
 class TestKilledRepair:
     """A repair that is killed leaves parts of copies of the store."""
 
+    @pytest.mark.variants(first=True)
     @MOMENTS
     def test_the_next_repair_deletes_what_is_left(self, tmp_path: Path, moment: str) -> None:
         """The damaged copy that it keeps itself stays."""
@@ -282,6 +283,7 @@ class TestKilledRepair:
         assert sorted(tmp_path.rglob("*")) == [path, report.damaged]
         assert check(path).sound
 
+    @pytest.mark.variants(first=True)
     @MOMENTS
     def test_forgetting_deletes_what_is_left(self, tmp_path: Path, moment: str) -> None:
         """It may contain what is forgotten."""
