@@ -69,7 +69,9 @@ class PostgresDatabase:
         max_loaded_signs: int = MAX_SIGNS,
     ) -> None:
         self.connection = connection
-        self.cache = TableCache() if cache is None else cache
+        if cache is None:
+            cache = TableCache()
+        self.cache = cache
         self.max_loaded_windows = max_loaded_windows
         self.max_loaded_signs = max_loaded_signs
         self._types = types
@@ -78,8 +80,10 @@ class PostgresDatabase:
     def use(self, tenant: int, name: str) -> None:
         """Set the tenant whose rows all later statements use."""
         self.tenant = tenant
-        # A constant: the server plans for one partition, once for all calls of a prepared statement.
-        self.own = "" if tenant == ALL_TENANTS else f"tenant = {tenant} AND "
+        self.own = ""
+        if tenant != ALL_TENANTS:
+            # A constant: the server plans for one partition, once for all calls of a prepared statement.
+            self.own = f"tenant = {tenant} AND "
         self._counters: psycopg.Cursor[tuple[Any, ...]] | dict[str, int] = {}
         self.fixed: Mapping[str, str] = {"tenant": name}
         self.first_passage = max(0, tenant) * PASSAGES_PER_TENANT
@@ -180,12 +184,15 @@ class PostgresDatabase:
         self, space: Space, columns: Columns, scopes: Sequence[int] | None, known: Matrix | None
     ) -> ServerMatrix | None:
         """Return the vectors of a space, which stay on the server; None if there are none."""
-        kind = SignMatrix if columns.windows < self.max_loaded_signs else ServerMatrix
+        kind: type[ServerMatrix] = ServerMatrix
+        if columns.windows < self.max_loaded_signs:
+            kind = SignMatrix
         if not isinstance(known, ServerMatrix) or type(known) is not kind:
             (number,) = self.execute(f"SELECT {self._space}", _key(space)).fetchone() or (None,)
-            known = None if number is None else kind(space.dimension, number)
-        if known is not None:
-            known.refresh(self, columns, scopes)
+            if number is None:
+                return None
+            known = kind(space.dimension, number)
+        known.refresh(self, columns, scopes)
         return known
 
     def wipe_vectors(self, passages: Sequence[int]) -> None:
@@ -216,14 +223,15 @@ class PostgresDatabase:
         for space, mine in spaces.items():
             number = self._space_number(space)
             numbers = self.next_numbers("vectors", len(mine))
+            new: list[tuple[object, ...]] = []
+            for one, (passage, row) in zip(numbers, mine.items(), strict=True):
+                scope = known[passage][0]
+                for place, vector in enumerate(row.vectors):
+                    new.append((number, passage, place, one, scope, vector.tobytes(), sign_bits(vector)))
             self.insert(
                 "vectors",
                 "space, passage, place, id, scope, data, signs",
-                [
-                    (number, passage, place, one, known[passage][0], vector.tobytes(), sign_bits(vector))
-                    for one, (passage, row) in zip(numbers, mine.items(), strict=True)
-                    for place, vector in enumerate(row.vectors)
-                ],
+                new,
                 "ON CONFLICT (tenant, space, passage, place) DO UPDATE"
                 " SET id = excluded.id, data = excluded.data, signs = excluded.signs",
             )

@@ -111,7 +111,9 @@ class SharedVectors:
             if name is not None and name not in known.rows:
                 mean = windows[passage.number].mean(axis=0, dtype=np.float32)
                 new[name] = unit(mean[None])[0]
-        appended = append_vectors(self._path, new, known=known) if new else None
+        if not new:
+            return
+        appended = append_vectors(self._path, new, known=known)
         if appended is not None:
             self._listed = (self._stamp(), appended)
             self._note(space, is_same=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -111,12 +111,12 @@ def check(path: Path, *, key: Secret | None = None, is_thorough: bool = True) ->
         raise StorageError("no such store. Check the path.", path=path)
     structure: tuple[str, ...] = ()
     try:
-        with (
-            translate_errors(path),
-            closing(
-                connect_readonly(path, key=key) if is_readonly(path) else open_file(path, key=key, timeout=60)
-            ) as connection,
-        ):
+        with translate_errors(path), ExitStack() as opened:
+            # Not `connect`, which sets up the log and changes the file: a check changes nothing.
+            if is_readonly(path):
+                connection = opened.enter_context(closing(connect_readonly(path, key=key)))
+            else:
+                connection = opened.enter_context(closing(open_file(path, key=key, timeout=60)))
             connection.execute("PRAGMA query_only = ON")
             if is_thorough:
                 faults = connection.execute(f"PRAGMA integrity_check({_MAX_FAULTS})")
@@ -133,7 +133,11 @@ def check(path: Path, *, key: Secret | None = None, is_thorough: bool = True) ->
             )
             if not is_thorough:
                 return health
-            orphans = [f"{found} {what}" for what, query in _ORPHANS.items() if (found := _count(connection, query))]
+            orphans: list[str] = []
+            for what, query in _ORPHANS.items():
+                found = _count(connection, query)
+                if found:
+                    orphans.append(f"{found} {what}")
             damage = (*structure, *list_unreadable(connection), *orphans)
             return replace(health, damage=damage, index=tuple(check_index(connection)))
     except EncryptionError:
@@ -161,11 +165,15 @@ def list_unreadable(db: Database) -> list[str]:
 
 def _describe_owner(db: Database, kind: str, key: str, number: int) -> str:
     """Return the session that a row belongs to, and what it is if the kind of row does not say it."""
-    what = "kind || ' of '" if kind in {"record", "job"} else "''"
+    what = "''"
+    if kind in {"record", "job"}:
+        what = "kind || ' of '"
     query = f"SELECT {what}, scope FROM {kind}s WHERE {db.own}{key} = ?"
     for name, scope in db.execute(query, (number,)):
         for (session,) in db.execute(f"SELECT session FROM scopes WHERE {db.own}id = ?", (scope,)):
-            return f" ({name}session {session})" if session else f" ({name}no session)"
+            if not session:
+                return f" ({name}no session)"
+            return f" ({name}session {session})"
     return ""
 
 
