@@ -518,8 +518,8 @@ def _recall(
             size = 0
             if block is not None:
                 size = block.tokens_after
-            is_larger = larger is not None and larger.tokens_after > MIN_LARGER * size
-            if larger is not None and is_larger and _is_worth_a_cut(more, plan.items, texts):
+            is_worth_it = _is_worth_a_cut(more, plan.items, texts)
+            if larger is not None and larger.tokens_after > MIN_LARGER * size and is_worth_it:
                 return more, (*cleared, larger)
             if block is None:
                 found = _explain_kept_blocks(more, plan.items)
@@ -529,7 +529,7 @@ def _recall(
 
 
 def _is_worth_a_cut(recall: Recall, items: Sequence[Item], texts: Sequence[str]) -> bool:
-    """Whether a block is worth that earlier ones are removed, with which the provider's cache loses most of the window.
+    """Return whether a block is worth the earlier ones: without them, the provider's cache loses most of the window.
 
     It must have something new, and answer a question or match well. The next step of some work always matches well,
     because work repeats itself; its block is small.
