@@ -192,6 +192,7 @@ def recall(*, dataset: str, path: Path, cap: int, limit: int | None, no_vectors:
 @click.option("--parts", type=click.IntRange(min=1), help="At most so many conversations of each set.")
 @click.option("--questions", type=click.IntRange(min=1), help="At most so many questions of each conversation.")
 @click.option("--results", type=click.Path(path_type=Path, file_okay=False), help="Save results here, and continue.")
+@click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True, help="Parts at the same time.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw the shares, as SVG.")
 @as_json
 def peers(
@@ -202,6 +203,7 @@ def peers(
     parts: int | None,
     questions: int | None,
     results: Path | None,
+    processes: int,
     plot: Path | None,
     as_json: bool,
 ) -> None:
@@ -219,6 +221,7 @@ def peers(
         chosen,
         systems=choose_systems(only),
         results=results,
+        processes=processes,
         progress=lambda line: click.echo(line, err=True),
     )
     if plot is not None:

@@ -6,12 +6,16 @@ import base64
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
@@ -130,6 +134,7 @@ class Worker:
                 encoding="utf-8",
                 cwd=folder,
                 env=_environ(home),
+                start_new_session=True,  # some systems start servers, which would keep the pipes open
             )
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,8 +157,12 @@ class Worker:
             raise StoppedError(self._last_error()) from None
 
     def stop(self) -> None:
-        """Stop the process; a request that waits for it fails."""
-        self._process.kill()
+        """Stop the process and those that it started; a request that waits for it fails."""
+        if os.name == "nt":
+            self._process.kill()
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Stop the process, and close its pipes."""
@@ -267,6 +276,7 @@ def measure(
     *,
     systems: Mapping[str, System],
     results: Path | None = None,
+    processes: int = 1,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Measure systems on parts of data sets; the JSON that `python -m benchmarks peers` prints.
@@ -275,17 +285,19 @@ def measure(
         parts: The conversations.
         systems: The systems by name.
         results: A folder in which the result of every part is saved, and read if it is there already.
+        processes: How many parts are measured at the same time; more than one needs `results`.
         progress: Called with a line for each step.
 
     Returns:
         For each data set the share of evidence, tokens and times of each system, and the difference to Holdfast; the
         versions; and the reason for each system that could not be measured.
     """
-    embedder = choose(Settings().embedding).embedder
-    if embedder is None:
-        raise InputError("the default embedder is not installed: pip install 'holdfast-memory[local]'")
-    shared = Remembering(embedder)
+    shared = _load_embedder()
     environments, reasons = _install(systems, progress)
+    if processes > 1:
+        if results is None:
+            raise InputError("several processes need a folder for the results: --results")
+        _measure_side_by_side(parts, systems=systems, environments=environments, results=results, processes=processes)
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     with ExitStack() as stack:
         workers: dict[str, Worker] = {}
@@ -324,6 +336,40 @@ def measure(
         "sets": {name: _sum_up(rows, parts=counts[name]["parts"]) for name, rows in found.items()},
         "not_measured": reasons,
     }
+
+
+def _measure_side_by_side(
+    parts: Sequence[Part],
+    *,
+    systems: Mapping[str, System],
+    environments: Mapping[str, Environment],
+    results: Path,
+    processes: int,
+) -> None:
+    """Save the results that are missing. What fails here is tried once more by the caller, who says why."""
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        # The slowest parts first, so that no processor is left with one of them at the end.
+        for part in sorted(parts, key=lambda part: -len(part.conversation.questions)):
+            for name, environment in environments.items():
+                file = _result_file(results, part, name, systems[name])
+                if not file.is_file():
+                    pool.submit(_measure_and_save, part, systems[name], environment, file)
+
+
+def _measure_and_save(part: Part, system: System, environment: Environment, file: Path) -> None:
+    with ExitStack() as stack:
+        worker = Worker(system, environment, _load_embedder(), _make_folder(stack))
+        stack.callback(worker.close)
+        _save(file, measure_part(worker, part))
+
+
+@cache
+def _load_embedder() -> Embedder:
+    """Return the default embedder, with the vectors that this process has made before."""
+    embedder = choose(Settings().embedding).embedder
+    if embedder is None:
+        raise InputError("the default embedder is not installed: pip install 'holdfast-memory[local]'")
+    return Remembering(embedder)
 
 
 def _install(

@@ -223,6 +223,19 @@ def test_a_system_gets_vectors_and_saved_results_are_not_measured_again(tmp_path
     assert once_more["sets"]["locomo"]["systems"]["nearest"]["found"]["4000"] == 1
 
 
+def test_parts_are_measured_side_by_side(tmp_path: Path) -> None:
+    """By processes of their own. A server that a system started is stopped with it: it would keep the pipes open."""
+    (tmp_path / "data").mkdir()
+    parts = find_parts(make_data(tmp_path / "data"), sets=["locomo"], parts=1)
+    server = 'import subprocess, sys\nsubprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])\n'
+    (tmp_path / "nearest.py").write_text(server + ADAPTER, "utf-8")
+    systems = {"nearest": System(title="Nearest", adapter="nearest", folder=tmp_path)}
+    with pytest.raises(InputError, match="--results"):
+        measure(parts, systems=systems, processes=2)
+    found = measure(parts, systems=systems, results=tmp_path / "results", processes=2)
+    assert found["sets"]["locomo"]["systems"]["nearest"]["found"]["4000"] == 1
+
+
 def test_the_command_prints_and_draws_the_comparison(tmp_path: Path) -> None:
     """Full blocks next to those of the default settings."""
     (tmp_path / "data").mkdir()
