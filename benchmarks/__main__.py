@@ -984,7 +984,10 @@ def inspector(*, messages: int, as_json: bool) -> None:
     help="The folder of another plugin, in place of Holdfast.",
 )
 @click.option(
-    "--facts", type=click.Choice(["openclaw", "openclaw-2", "openclaw-3"]), default="openclaw", show_default=True
+    "--facts",
+    type=click.Choice(["openclaw", "openclaw-2", "openclaw-3", "openclaw-4"]),
+    default="openclaw",
+    show_default=True,
 )
 @click.option(
     "--words", type=click.Choice(["own", "other"]), default="own", show_default=True, help="Of a fact, or other ones."

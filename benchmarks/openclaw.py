@@ -67,8 +67,9 @@ class Fact:
         return self.other if words == "other" else self.question
 
 
-FACTS: Final = ("openclaw", "openclaw-2", "openclaw-3")
-"""The sets of facts. The gate of recall was tuned with the first one in view; the third also asks in other words."""
+FACTS: Final = ("openclaw", "openclaw-2", "openclaw-3", "openclaw-4")
+"""The sets of facts. The gate of recall was tuned with the first one in view; the third and the fourth also ask in
+other words, and nothing was tuned with the fourth one."""
 
 
 def load_facts(name: str = FACTS[0]) -> list[Fact]:
