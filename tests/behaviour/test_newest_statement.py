@@ -180,6 +180,17 @@ def test_a_series_is_not_a_correction(tmp_path: Path) -> None:
     assert MARK not in ask(tmp_path, statements, "How many seconds did the migration of the ledger take?")
 
 
+def test_what_else_a_passage_says_does_not_take_its_room(tmp_path: Path) -> None:
+    """A later statement about another sentence of the passage answers nothing, and the answer would not fit."""
+    asked = "A colleague asked whether the rate limiter could cache its work in groups of {}."
+    first = f"The spare load balancer sits in rack 31C at the Utrecht site. {asked.format(53581)}"
+    later = [asked.format(number) for number in (21366, 48187)]
+    question = "In which rack at the Utrecht site does the spare load balancer sit?"
+    block = ask(tmp_path, [first, *later], question, cap=200)
+    assert "rack 31C" in block
+    assert MARK not in block
+
+
 def test_a_pasted_log_is_not_corrected(tmp_path: Path) -> None:
     """Lines of a log differ in their numbers, and none takes the place of another."""
     logs = [f"2026-03-09T03:{minute}:07Z INFO [upload-29] upload {minute} ms finished" for minute in (31, 42)]

@@ -14,6 +14,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -39,6 +40,9 @@ _MAX_SEEDS: Final = 14
 """The number of passages that are compared with later ones."""
 _MAX_STATEMENTS: Final = 2
 """The number of sentences of each of them that are compared."""
+_MIN_STATEMENT: Final = 0.5
+"""The share of what the best of these sentences has of the question that another one must have. The figures of
+`python -m benchmarks corrections` are the same without it."""
 _MAX_SEARCHED: Final = 8
 """The number of passages, the best ones, whose words are searched for."""
 _MAX_SEED_TERMS: Final = 36
@@ -155,7 +159,7 @@ def find_newest(
 
     # The statements that may be outdated, and the texts that may say so.
     texts = _choose_seeds(found, quotes, is_open=is_open)
-    statements = _choose_statements(texts, found.weights)
+    statements = _choose_statements(texts, found.quote_weights)
     oldest = min((int(candidates.times[place]) for place in statements), default=0)
     again = _Again()
     if can_search:
@@ -238,13 +242,19 @@ def _measure_match(candidates: Candidates) -> Floats:
 
 
 def _choose_statements(seeds: Mapping[int, str], weights: Mapping[str, float]) -> dict[int, list[Statement]]:
-    """Return the sentences of each text that state something, by place; those that have most of the question first."""
+    """Return the sentences of each text that state something, by place; those that have most of the question first.
+
+    Those with much less of it than the best one are about something else: what was said about that later answers
+    nothing, and would take the room of the answer.
+    """
     statements: dict[int, list[Statement]] = {}
     for place, text in seeds.items():
         some = [statement for statement in Later.read(text).statements if not statement.is_request]
-        if some:
-            some.sort(key=lambda one: -sum(weights.get(term, 0.0) for term in one.terms))
-            statements[place] = some[:_MAX_STATEMENTS]
+        shares = [sum(weights.get(term, 0.0) for term in statement.terms) for statement in some]
+        enough = _MIN_STATEMENT * max(shares, default=0.0)
+        ranked = sorted(zip(shares, some, strict=True), key=itemgetter(0), reverse=True)
+        if ranked:
+            statements[place] = [statement for share, statement in ranked if share >= enough][:_MAX_STATEMENTS]
     return statements
 
 
