@@ -992,10 +992,25 @@ def inspector(*, messages: int, as_json: bool) -> None:
 @click.option(
     "--words", type=click.Choice(["own", "other"]), default="own", show_default=True, help="Of a fact, or other ones."
 )
+@click.option("--mode", default="", help="Of OpenClaw's own compaction, such as default; else that which it chooses.")
+@click.option(
+    "--fault",
+    type=click.Choice(["no summaries", "killed", "hung", "deleted"]),
+    help="What fails for ten turns: the model of summaries, or memory: its process, its answers, its store.",
+)
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep logs and memory in this new folder.")
 @as_json
 def openclaw(
-    *, host: Path | None, alone: bool, peer: Path | None, facts: str, words: str, keep: Path | None, as_json: bool
+    *,
+    host: Path | None,
+    alone: bool,
+    peer: Path | None,
+    facts: str,
+    words: str,
+    mode: str,
+    fault: str | None,
+    keep: Path | None,
+    as_json: bool,
 ) -> None:
     """Whether what was said in passing is in the request with the question about it, inside the real OpenClaw."""
     import tempfile  # noqa: PLC0415 - as above
@@ -1014,12 +1029,15 @@ def openclaw(
             with_memory=not alone and peer is None,
             words=words,
             peer=peer,
+            mode=mode,
+            fault=fault or "",
             progress=lambda n: progress.advance(n, "turns"),
         )
     if as_json:
         emit_json({"with_holdfast": not alone and peer is None, "words": words, **found, **machine()})
         return
-    row = {name: found[name] for name in ("facts", "answered", "compactions", "turns", "failed", "seconds_a_turn")}
+    names = ("facts", "answered", "compactions", "turns", "failed", "tokens_p50", "summary_calls", "seconds_a_turn")
+    row = {name: found[name] for name in names}
     name = "with Holdfast"
     if alone:
         name = "OpenClaw alone"

@@ -13,6 +13,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -45,6 +46,9 @@ KEY: Final = "agent:main:trial"
 STARTUP_SECONDS: Final = 240
 STARTS: Final = 4
 TURN_SECONDS: Final = 180
+RPC_PID: Final = "rpc.pid"
+FAULT_TURNS: Final = range(18, 28)
+"""The turns of a fault; a process is killed before the first one and after the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +186,8 @@ class _Model(BaseHTTPRequestHandler):
         """Answer, and keep the request."""
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.requests.append((time.time(), body))
+        if self.server.has_no_summaries and not body.get("tools"):
+            return self._send(500, "application/json", json.dumps({"error": {"message": "overloaded"}}).encode())
         if self.server.is_refusing and body.get("tools"):
             self.server.is_refusing = False
             return self._send(400, "application/json", json.dumps({"error": _TOO_LONG}).encode())
@@ -217,7 +223,10 @@ class _Model(BaseHTTPRequestHandler):
 
 
 class ScriptedModel(ThreadingHTTPServer):
-    """A model server on this machine, and the requests that it got; it may refuse the next one as too long."""
+    """A model server on this machine, and the requests that it got.
+
+    It may refuse the next one as too long, and all that ask for a summary.
+    """
 
     daemon_threads = True
 
@@ -226,6 +235,7 @@ class ScriptedModel(ThreadingHTTPServer):
         self.answer: Callable[[Mapping[str, Any]], dict[str, Any]] = _answer
         self.requests: list[tuple[float, dict[str, Any]]] = []
         self.is_refusing = False
+        self.has_no_summaries = False
 
 
 # --- the host ------------------------------------------------------------------------
@@ -233,6 +243,8 @@ class ScriptedModel(ThreadingHTTPServer):
 _RECORDER: Final = '''"""Passes calls on to `holdfast rpc`, and records how long each took."""
 import json, subprocess, sys, threading, time
 child = subprocess.Popen({command!r}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+with open({pid!r}, "w") as file:
+    file.write(str(child.pid))
 started = {{}}
 def answers():
     with open({log!r}, "a") as log:
@@ -258,7 +270,7 @@ thread.join()
 
 
 def _write_settings(
-    folder: Path, *, model: int, port: int, agents: Mapping[str, Any], plugin: Mapping[str, Any]
+    folder: Path, *, model: int, port: int, agents: Mapping[str, Any], plugin: Mapping[str, Any], mode: str
 ) -> None:
     models = [{"id": "m1", "name": "m1", "contextWindow": WINDOW, "maxTokens": 4_000}]
     provider = {"baseUrl": f"http://127.0.0.1:{model}/v1", "apiKey": "x", "api": "openai-completions", "models": models}
@@ -271,7 +283,12 @@ def _write_settings(
             "http": {"endpoints": {"chatCompletions": {"enabled": True}}},
         },
         "agents": {
-            "defaults": {"workspace": str(folder / "work"), "model": {"primary": "scripted/m1"}, "skipBootstrap": True},
+            "defaults": {
+                "workspace": str(folder / "work"),
+                "model": {"primary": "scripted/m1"},
+                "skipBootstrap": True,
+                **({"compaction": {"mode": mode}} if mode else {}),
+            },
             **agents,
         },
         "models": {"providers": {"scripted": provider}},
@@ -309,18 +326,21 @@ def run_gateway(
     agents: Mapping[str, Any] | None = None,
     plugin: Mapping[str, Any] | None = None,
     peer: Path | None = None,
+    mode: str = "",
 ) -> Iterator[tuple[ScriptedModel, str]]:
     """Run the gateway of OpenClaw in an empty home, in front of a scripted model.
 
     `agents` adds to that setting, `plugin` are options of our plugin. `peer` is the folder of another plugin, which is
-    installed as its users do.
+    installed as its users do. `mode` is that of OpenClaw's own compaction.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     model = ScriptedModel()
     threading.Thread(target=model.serve_forever, daemon=True).start()
-    _write_settings(folder, model=model.server_address[1], port=port, agents=agents or {}, plugin=plugin or {})
+    _write_settings(
+        folder, model=model.server_address[1], port=port, agents=agents or {}, plugin=plugin or {}, mode=mode
+    )
     environ = {**os.environ, "HOME": str(folder / "home"), "HOLDFAST_HOME": str(folder / "memory"), "NO_COLOR": "1"}
     environ["PATH"] = f"{Path(command[0]).parent}{os.pathsep}{environ['PATH']}"
     summaries = {"HOLDFAST_COMPACTION__MODEL": "openai/m1", "OPENAI_API_KEY": "x"}
@@ -328,7 +348,8 @@ def run_gateway(
     if with_memory:
         recorder = folder / "recorder"
         log = str(folder / "calls.jsonl")
-        recorder.write_text(_RECORDER.format(command=own_command("rpc"), log=log))
+        pid = str(folder / RPC_PID)
+        recorder.write_text(_RECORDER.format(command=own_command("rpc"), log=log, pid=pid))
         state = {"OPENCLAW_STATE_DIR": str(folder / "home" / ".openclaw")}
         Installer(
             "openclaw", records=folder / "records", environ=state, command=[sys.executable, str(recorder)]
@@ -336,10 +357,12 @@ def run_gateway(
     url = f"http://127.0.0.1:{port}"
     with (folder / "gateway.log").open("wb") as output:
         if peer is not None:
-            install = [*command, "plugins", "install", "--force", "--accept-capabilities", "--link", str(peer)]
-            subprocess.run(  # noqa: S603 - the plugin that the caller names
-                install, env=environ, stdout=output, stderr=output, cwd=folder / "work", check=True
-            )
+            install = [*command, "plugins", "install"]
+            run = partial(subprocess.run, env=environ, cwd=folder / "work", check=True)
+            known = run([*install, "--help"], capture_output=True, text=True).stdout
+            # Older versions ask nothing, and refuse --force for a folder.
+            agreed = ["--force", "--accept-capabilities"] if "--accept-capabilities" in known else []
+            run([*install, *agreed, "--link", str(peer)], stdout=output, stderr=output)
         start = partial(
             subprocess.Popen,
             [*command, "gateway", "run"],
@@ -381,6 +404,22 @@ def _is_ready(url: str, gateway: subprocess.Popen[Any]) -> bool:
 # --- the trial -----------------------------------------------------------------------
 
 
+def _break(fault: str, *, turn: int, folder: Path, model: ScriptedModel) -> None:
+    """Cause a fault, or end it, before a turn."""
+    is_begun, is_over = turn == FAULT_TURNS.start, turn == FAULT_TURNS.stop
+    if not is_begun and not is_over:
+        return
+    if fault == "no summaries":
+        model.has_no_summaries = is_begun
+    elif fault == "killed":
+        os.kill(int((folder / RPC_PID).read_text()), signal.SIGKILL)
+    elif fault == "hung":
+        os.kill(int((folder / RPC_PID).read_text()), signal.SIGSTOP if is_begun else signal.SIGCONT)
+    elif fault == "deleted" and is_begun:
+        for file in (folder / "memory").glob("holdfast.db*"):
+            file.unlink()
+
+
 def measure(
     facts: list[Fact],
     *,
@@ -389,6 +428,8 @@ def measure(
     with_memory: bool = True,
     words: str = "own",
     peer: Path | None = None,
+    mode: str = "",
+    fault: str = "",
     progress: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Run the trial in an empty folder, and count the answers that are in the request with their question.
@@ -400,7 +441,7 @@ def measure(
     seconds: list[float] = []
     found: dict[str, bool] = {}
     sent: dict[str, int] = {}
-    with run_gateway(command, folder, with_memory=with_memory, peer=peer) as (model, url):
+    with run_gateway(command, folder, with_memory=with_memory, peer=peer, mode=mode) as (model, url):
 
         def say(text: str) -> list[dict[str, Any]]:
             """Take a turn, and return the requests that the model got."""
@@ -416,6 +457,7 @@ def measure(
 
         for number in range(1, TURNS + 1):
             model.is_refusing = number == TURNS
+            _break(fault, turn=number, folder=folder, model=model)
             say(make_turn(number, facts, folder / "work"))
         for fact in asked:
             question = fact.ask(words)
@@ -424,12 +466,15 @@ def measure(
             sent[fact.kind] = max((len(_texts(body)) // 4 for body in requests), default=0)
             with (folder / "requests.jsonl").open("a") as file:
                 file.writelines(json.dumps(body) + "\n" for body in requests[:1])
+        summaries = sum(not body.get("tools") for _, body in model.requests)
     return {
         "facts": len(asked),
         "compactions": count_compactions(folder / "memory") if with_memory else None,
         "answered": sum(found.values()),
         "by_fact": found,
         "request_tokens": sent,
+        "tokens_p50": sorted(sent.values())[len(sent) // 2],
+        "summary_calls": summaries,
         "turns": TURNS + len(asked),
         "failed": len(failed),
         "failures": failed[:5],
