@@ -3,7 +3,15 @@
 import numpy as np
 from msgspec import structs
 
-from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, Quotable, Quote, excerpt, pack
+from holdfast.search.pack import (
+    MAX_EXCERPT_CHARS,
+    MIN_EXCERPT_CHARS,
+    SHORTEST_EXCERPT_CHARS,
+    Quotable,
+    Quote,
+    excerpt,
+    pack,
+)
 from holdfast.search.passages import windows
 from holdfast.tokens import count_text
 from support import line_archives
@@ -83,6 +91,18 @@ def test_quotes_stay_within_the_room() -> None:
     )
     assert [quote.passage for quote in found] == [1, 3]
     assert sum(quote.tokens for quote in found) <= 150
+
+
+def test_a_sentence_is_quoted_if_no_longer_excerpt_fits() -> None:
+    """The last tokens go to a sentence of the next passage, and not to a short text that ranks far below it."""
+    text = FILLER * 6 + ANSWER + FILLER * 6
+    best = next(place for place, (start, stop) in enumerate(windows(text)) if ANSWER in text[start:stop])
+    weak = candidate("read: path: logs/turn-17.log", number=2)
+    quotes = packed(
+        [candidate("a" * 300), candidate(text, number=1, good=best, min_room=SHORTEST_EXCERPT_CHARS), weak], room=175
+    )
+    assert [quote.passage for quote in quotes] == [0, 1]
+    assert ANSWER.strip() in quotes[1].text
 
 
 def test_what_cannot_fit_is_not_even_read() -> None:

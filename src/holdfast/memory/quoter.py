@@ -21,6 +21,7 @@ from holdfast.search.candidates import Candidates
 from holdfast.search.fuse import measure_chat, relative
 from holdfast.search.pack import (
     MAX_EXCERPT_CHARS,
+    MAX_WHOLE_CHARS,
     MIN_EXCERPT_CHARS,
     MIN_SCORE,
     SHORTEST_EXCERPT_CHARS,
@@ -217,7 +218,7 @@ class Quoter:
         if place in self._best:
             room = self._excerpt_chars
         min_room = MIN_EXCERPT_CHARS
-        if place == self._lead:
+        if place == self._lead or len(passage.text) > MAX_WHOLE_CHARS:
             min_room = SHORTEST_EXCERPT_CHARS
         return Quotable(
             passage=place,

@@ -24,7 +24,8 @@ from holdfast.text import terms
 MAX_WHOLE_CHARS: Final = 400
 """A passage up to this long is quoted whole."""
 SHORTEST_EXCERPT_CHARS: Final = 100
-"""The size of an excerpt of one of the best passages if a longer one does not fit: a sentence."""
+"""The size of an excerpt if a longer one does not fit: a sentence. A passage that would fit whole elsewhere is not cut
+so much: in a chat, the next short message is worth more (`python -m benchmarks recall locomo`)."""
 MIN_EXCERPT_CHARS: Final = 310
 """The size of an excerpt."""
 MAX_EXCERPT_CHARS: Final = 800
@@ -257,7 +258,10 @@ class _Packer:
             if left < MIN_QUOTE_TOKENS or len(self.quotes) == limit:
                 break
             chars = min(size, MIN_EXCERPT_CHARS)
-            if chars <= CHARS_PER_TOKEN * left:
+            least = chars
+            if size > MAX_WHOLE_CHARS:
+                least = SHORTEST_EXCERPT_CHARS
+            if least <= CHARS_PER_TOKEN * left:
                 yield passage, chars, left
 
     def spend(self, tokens: float) -> None:
