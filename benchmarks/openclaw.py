@@ -73,7 +73,7 @@ class Fact:
 
 FACTS: Final = ("openclaw", "openclaw-2", "openclaw-3", "openclaw-4")
 """The sets of facts. The gate of recall was tuned with the first one in view; the third and the fourth also ask in
-other words, and nothing was tuned with the fourth one."""
+other words, and no figure of recall was chosen with them."""
 
 
 def load_facts(name: str = FACTS[0]) -> list[Fact]:
@@ -462,7 +462,7 @@ def measure(
         for fact in asked:
             question = fact.ask(words)
             requests = [body for body in say(question) if question in _texts(body)]
-            found[fact.kind] = any(fact.answer in _texts(body) for body in requests[:1])
+            found[fact.kind] = any(fact.answer in _conversation(body) for body in requests[:1])
             sent[fact.kind] = max((len(_texts(body)) // 4 for body in requests), default=0)
             with (folder / "requests.jsonl").open("a") as file:
                 file.writelines(json.dumps(body) + "\n" for body in requests[:1])
@@ -493,6 +493,11 @@ def count_compactions(home: Path) -> int:
 def _texts(body: Mapping[str, Any]) -> str:
     """Return everything that a request says to the model, as text."""
     return "\n".join(_text(message.get("content")) for message in body["messages"])
+
+
+def _conversation(body: Mapping[str, Any]) -> str:
+    """Return what a request says without the system prompt, whose words are the host's: "Temporal Context"."""
+    return "\n".join(_text(message.get("content")) for message in body["messages"] if message["role"] != "system")
 
 
 def _text(content: Any) -> str:
