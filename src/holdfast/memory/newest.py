@@ -41,8 +41,8 @@ _MAX_SEEDS: Final = 14
 _MAX_STATEMENTS: Final = 2
 """The number of sentences of each of them that are compared."""
 _MIN_STATEMENT: Final = 0.5
-"""The share of what the best of these sentences has of the question that another one must have. The figures of
-`python -m benchmarks corrections` are the same without it."""
+"""The share of what the best of these sentences has of the question that another one must have. With it,
+`python -m benchmarks corrections` shows one of the new values more, and the same of the old ones."""
 _MAX_SEARCHED: Final = 8
 """The number of passages, the best ones, whose words are searched for."""
 _MAX_SEED_TERMS: Final = 36
