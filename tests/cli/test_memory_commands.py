@@ -112,7 +112,7 @@ class TestTransfer:
         data("remember", "The API listens on port 8443")
         data("export", "--to", form, tmp_path / "out")
         done = call("import", tmp_path / "out", "--no-vectors", HOLDFAST_HOME=str(tmp_path / "elsewhere"))
-        assert done.stdout == "19 rows of 1 export: 18 new messages and 1 new fact.\n"
+        assert done.stdout == "19 rows of 1 export (messages and versions of facts): 18 new messages and 1 new fact.\n"
 
     def test_an_import_of_a_memory_is_one_error(self, data: Run, call: Callable[..., Result], tmp_path: Path) -> None:
         """It says how a memory is used, and nothing else."""

@@ -52,7 +52,7 @@ class _Result:
         messages: The messages in them.
         new: Messages that were not archived before, of transcripts and exports.
         new_facts: Facts of exports that were not known before.
-        rows: Messages and facts in exports, as files and as folders.
+        rows: Messages and versions of facts in exports, as files and as folders.
         exports: How many these are.
     """
 
@@ -80,7 +80,7 @@ class _Result:
             echo(f"{plural(len(skipped), 'file')} without a session of a known agent: {names}{more}", err=True)
         said = f"{plural(self.messages, 'message')} of {plural(self.sessions, 'session')}"
         if self.exports:
-            rows = f"{plural(self.rows, 'row')} of {plural(self.exports, 'export')}"
+            rows = f"{plural(self.rows, 'row')} of {plural(self.exports, 'export')} (messages and versions of facts)"
             read = f"{said} and {rows}" if self.sessions else rows
             echo(f"{read}: {plural(self.new, 'new message')} and {plural(self.new_facts, 'new fact')}.")
         elif self.sessions or not self.empty:
