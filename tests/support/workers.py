@@ -26,8 +26,8 @@ from _pytest.runner import runtestprotocol
 
 __all__ = ["RUN"]
 
-RUN: Final = "HOLDFAST_TEST_RUN"
-"""The variable with the name of a run, which all of its processes have in common."""
+RUN: Final = "RUN_OF_HOLDFAST_TESTS"
+"""The variable with the name of a run, which all of its processes have in common; it is not one of Holdfast's."""
 _MAX_TESTS: Final = 40
 """Tests of one file that a process takes at a time: those of most files, so that fixtures of a file are made once."""
 _NUMBER: Final = struct.Struct("<I")
