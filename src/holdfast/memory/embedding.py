@@ -8,7 +8,6 @@ from typing import Final
 
 from holdfast.calls import Deadline, start_thread
 from holdfast.embed.base import Embedder, Floats, Space, behind_cache
-from holdfast.embed.remote import RemoteEmbedder
 from holdfast.errors import EmbeddingError
 from holdfast.index.vectors import quantise
 from holdfast.store.base import PassageText, VectorRow
@@ -55,6 +54,8 @@ def embed_query(embedder: Embedder | None, text: str, *, deadline: Deadline) -> 
     left = deadline.remaining
     if left is None:
         return _embed(embedder, text)
+    from holdfast.embed.remote import RemoteEmbedder  # noqa: PLC0415 - only if there is a deadline
+
     if not isinstance(behind_cache(embedder), RemoteEmbedder):  # an embedder on this machine needs no thread
         return _embed(embedder, text)
     seconds = _PROVIDER_SHARE * left
