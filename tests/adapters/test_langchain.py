@@ -17,6 +17,7 @@ from support.lazy import Lazy, skip_without
 from support.waiting import until
 
 skip_without("langchain", install="pip install langchain langchain-openai")
+pytestmark = pytest.mark.nightly  # most of the time goes into importing the framework
 if TYPE_CHECKING:
     import langchain_openai
     import openai

@@ -14,6 +14,7 @@ from holdfast.testing.provider import ScriptedProvider, ScriptedReply
 from support.lazy import Lazy, skip_without
 
 skip_without("langgraph", install="pip install langgraph langchain langchain-openai")
+pytestmark = pytest.mark.nightly  # most of the time goes into importing the framework
 if TYPE_CHECKING:
     import langchain_openai
     from langchain import agents, tools

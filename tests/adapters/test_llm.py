@@ -33,7 +33,10 @@ else:
     models = Lazy("llm.default_plugins.openai_models")
     adapter = Lazy("holdfast.adapters.llm")
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.nightly,  # most of the time goes into importing the framework
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 MODELS = """
 - model_id: gpt-x
   model_name: gpt-x

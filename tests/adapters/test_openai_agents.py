@@ -15,6 +15,7 @@ from support.lazy import Lazy, skip_without
 from support.waiting import until
 
 skip_without("agents", install="pip install openai-agents")
+pytestmark = pytest.mark.nightly  # most of the time goes into importing the framework
 if TYPE_CHECKING:
     import agents
     import openai

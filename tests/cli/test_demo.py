@@ -39,6 +39,7 @@ def test_every_answer_has_left_the_window_and_is_in_the_block() -> None:
     assert all(answer["answer"] in answer["passage"] for answer in found["answers"])
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("short")
 def test_a_missing_answer_is_reported_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """With plain output where there is no terminal."""

@@ -82,6 +82,7 @@ def test_a_turn_is_archived_once_and_recalled_in_another_session(provider: Any, 
     assert texts == ["预发布副本的端口是 6543。", 'terminal({"command": "ls"})', "replica.toml", "Noted."]
 
 
+@pytest.mark.nightly
 def test_the_first_question_of_a_session_gets_an_overview(provider: Any, tmp_path: Path) -> None:
     """Hermes sends it again with every later request, so that the second question needs none; a resumed one neither."""
     provider.initialize("s1", hermes_home=str(tmp_path / "hermes"), platform="cli")
@@ -99,6 +100,7 @@ def test_the_first_question_of_a_session_gets_an_overview(provider: Any, tmp_pat
     assert "<project-overview>" not in provider.prefetch("What is next?")
 
 
+@pytest.mark.nightly
 def test_the_tools_search_show_and_keep(provider: Any, tmp_path: Path) -> None:
     """A wrong call is an answer for the model, not an exception in Hermes."""
     provider.initialize("s1", hermes_home=str(tmp_path), platform="cli")

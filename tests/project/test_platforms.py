@@ -175,6 +175,7 @@ def test_one_process_has_the_lock_without_posix_calls(tmp_path: Path) -> None:
     assert output == "False\nno process is told that it has a lock that its children would inherit\n"
 
 
+@pytest.mark.nightly
 def test_the_agent_is_refused_with_a_reason(tmp_path: Path) -> None:
     """`holdfast chat` exits with 1 and says where it runs instead."""
     done = run(tmp_path, AGENT)

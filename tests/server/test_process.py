@@ -182,6 +182,7 @@ def test_it_is_started_on_demand_once(tmp_path: Path) -> None:
         stop_server(home)
 
 
+@pytest.mark.nightly
 def test_a_server_that_was_started_on_demand_loads_the_proxy_when_it_is_needed(tmp_path: Path) -> None:
     """Hooks and plugins call it without, and a host waits for its start."""
     command = [sys.executable, "-X", "importtime", "-m", "holdfast", "serve", "--home", str(tmp_path), "--port", "0"]

@@ -234,6 +234,7 @@ def test_a_copy_that_cannot_be_written(path: Path) -> None:
     assert answers(path) == without(path)
 
 
+@pytest.mark.nightly
 def test_a_small_store_has_no_copy(tmp_path: Path) -> None:
     """Reading a few blocks takes no time."""
     with SqliteStore(tmp_path / "store.db") as store:
