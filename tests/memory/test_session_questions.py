@@ -100,6 +100,9 @@ class TestReading:
         [
             "Which port does staging use?",
             "What database did we choose last week?",
+            "What did we decide about Redis?",
+            "What choices do we have?",
+            "Why was the decision about the cache made?",
             "Which port did we set last week?",
             "上周的工作目录在哪里？",
             "Fix the session handling in login.py",
@@ -180,7 +183,17 @@ class TestAnswers:
         [
             "What did we decide three days ago?",
             "List all decisions so far.",
+            "Which decisions did we make?",
+            "What decisions have been made?",
+            "What have we agreed on?",
+            "What did we settle on?",
+            "Summarise our decisions.",
             "到目前为止我们都做了哪些决定？",
+            "我们做了哪些决定？",
+            "我们决定了什么？",
+            "我们定了哪些事？",
+            "何を決めましたか？",
+            "무엇을 결정했나요?",
             "これまでに決めたことを全部教えて",
             "지금까지 결정한 것을 모두 알려 줘",
         ],
@@ -195,14 +208,46 @@ class TestAnswers:
             "We agreed to release on Wednesdays.",
             "From now on, all amounts are in cents.",
             "我们决定用 Valkey 存会话。",
+            "We settled it: migrations run by hand.",
+            "Final call: no dark mode in the first version.",
+            "We will support Python 3.11 and newer only.",
+            "Go ahead with the blue design.",
+            "OK, Svelte it is.",
+            "接口超时定为 30 秒。",
+            "定了，周五上线。",
+            "我们选 MySQL 作主库。",
+            "Branch names start with the ticket number.",
         ]
         talk: list[Message] = []
         for number, sentence in enumerate(decided):
             talk += [user(f"Look at module {number}. {sentence}"), reply(f"I changed two lines in module {number}.")]
+        talk.append(user("Please stick to that."))  # alone it says nothing
+        talk[-3] = user(f"{talk[-3].text} Please stick to that.")
         hold(memory, "long", *talk, days=3)
         block = memory.recall((question,), scope=HERE).block
         assert [sentence for sentence in decided if sentence not in block] == []
         assert "Look at module 3" not in block
+        assert "stick to that" not in block
+
+    @pytest.mark.parametrize(
+        ("first", "later"),
+        [
+            ("We decided to keep logs for 45 days.", "Logs are kept for 60 days, not 45."),
+            ("We agreed to keep audit logs for 400 days.", "Legal called: audit logs are kept for 730 days, not 400."),
+            ("We decided to keep the buckets in Oslo.", "We decided to keep the buckets in Turku instead of Oslo."),
+            ("我们决定日志保留四十五天。", "日志保留改成六十天。"),
+        ],
+    )
+    def test_a_decision_is_followed_by_what_changed_it(self, memory: Memory, first: str, later: str) -> None:
+        """Also in another session, and after the period that is asked for. It is not listed twice."""
+        filler = [user(f"Look at module {number}.") for number in range(6)]
+        hold(memory, "first", *filler, user("We decided to use NATS for events."), user(first), days=5)
+        hold(memory, "later", *filler, user(later), user("We agreed to release on Wednesdays."), days=2)
+        for question in ("What did we decide five days ago?", "What did we decide so far?"):
+            block = memory.recall((question,), scope=HERE).block
+            assert f"{first} (later: {later})" in block
+            assert block.count(later) == 1
+            assert "NATS for events. (later" not in block
 
     def test_a_request_of_another_day_is_no_title(self, memory: Memory) -> None:
         """A session may go on for days."""

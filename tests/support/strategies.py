@@ -34,7 +34,11 @@ Wire = dict[str, Any]
 
 def examples(number: int) -> int:
     """Return how many examples a test tries if 100 are usual: fewer in `make test`, four times 100 in `make fuzz`."""
-    return max(min(number, 3), number * settings().max_examples // 100)
+    most = settings().max_examples
+    least = 5
+    if most <= 5:  # `make test`
+        least = 3
+    return max(min(number, least), number * most // 100)
 
 
 # --- JSON --------------------------------------------------------------------

@@ -7,7 +7,7 @@ titles, and the list for people.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -275,10 +275,14 @@ def _choose_keys(rows: Sequence[MessageRow], *, known: Sequence[str], limit: int
     return [quote for _, _, quote in sorted(best, key=lambda entry: entry[1])]
 
 
-def _list_statements(row: MessageRow) -> Iterator[str]:
-    """List the sentences of a message: what a person asked for or said, and what the assistant reported."""
+def _list_statements(row: MessageRow) -> list[str]:
+    """List the sentences of a message: what a person asked for or said, and what the assistant reported.
+
+    "Please stick to that." says nothing alone: it makes a rule of the sentence before it.
+    """
+    found: list[str] = []
     if row.message.role not in {"user", "assistant"}:
-        return
+        return found
     for sentence in signals.sentences(unwrap(row.message.text)):
         if is_noise(sentence) or weigh_letters(sentence) < _MIN_SENTENCE:
             continue
@@ -286,7 +290,11 @@ def _list_statements(row: MessageRow) -> Iterator[str]:
             continue
         if row.message.role == "assistant" and _matches("around", sentence):
             continue
-        yield _unmark(sentence)
+        if not _matches("points_back", sentence):
+            found.append(_unmark(sentence))
+        elif found:
+            found[-1] = f"{found[-1]} {_unmark(sentence)}"
+    return found
 
 
 def weigh(sentence: str, role: str) -> float:
@@ -312,5 +320,7 @@ def weigh_decision(sentence: str, role: str) -> float:
     if is_decision or signals.classify_sentence(sentence) is not None:
         return 3.0
     if signals.has_signal(sentence, "rule", "preference"):
+        return 2.0
+    if any(_matches("points_back", part) for part in signals.sentences(sentence)):
         return 2.0
     return 0.0

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from holdfast.memory.archive import unwrap
+from holdfast.memory.later_decisions import add_later, read_said
 from holdfast.memory.query import RecallQuery, asks_something, weigh_terms
 from holdfast.memory.session_lines import Rank, SessionLine, describe_period, weigh, weigh_decision
 from holdfast.moments import local
@@ -92,9 +93,11 @@ def _read_sentence(question: str, *, now: int | None) -> SessionQuestion | None:
     is_about_activity = _has("activity", question)
     if now is not None and (is_about_activity or is_about_decisions or subject or _has("session", question)):
         periods = find_periods(question, now=now)
-        if not periods and is_about_decisions and _has("all_time", question):
-            periods = [_ALL_TIME]
         rest = subject or _find_rest(question)
+        # "What did we decide about Redis?" is better answered by passages.
+        asks_for_all = _has("all_time", question) or (not rest and _has("all_decisions", question))
+        if not periods and is_about_decisions and asks_for_all:
+            periods = [_ALL_TIME]
         if periods and len(rest.split()) <= _MAX_SUBJECT_WORDS:
             return SessionQuestion(periods=tuple(periods), subject=rest, is_about_decisions=is_about_decisions)
     if subject:
@@ -130,6 +133,9 @@ def _add_periods(store: Store, query: RecallQuery, question: SessionQuestion) ->
         parts += [(span, period) for span in spans]
     parts.sort(key=lambda part: -min(part[0].last_time, part[1][1]))
     lines, unread = _describe_periods(store, query, question, parts)
+    if question.is_about_decisions:
+        since = min(period[0] for period in question.periods)
+        lines = add_later(lines, read_said(store, query.scope, across=query.across, since=since))
     lines.sort(key=lambda line: line.time)
     if lines:
         more = unread
