@@ -200,8 +200,9 @@ def find_newest(
             of_facts[hit.fact.id] = later.find(statement, after=moment)
             if of_facts[hit.fact.id]:
                 replaced.append(statement)
-    # The instructions have no time: whatever a person says counts as later.
-    of_instructions = [later.find(statement, after=(-1, -1)) for statement in instructed]
+    # The instructions have no time: whatever a person says counts as later. They are not marked, so that what may be
+    # about something else does little harm.
+    of_instructions = [later.find(statement, after=(-1, -1), needs_subject=False) for statement in instructed]
 
     # Rank what takes the place of something, so that it is quoted first.
     first_places = dict.fromkeys(chain(*of_instructions, *passages.values(), *of_facts.values()))
@@ -347,9 +348,16 @@ class _LaterTexts:
                     by_term.setdefault(term, []).append(place)
         return cls(found=found, texts=texts, places=by_term, rarity=rarity)
 
-    def find(self, statement: Statement, *, after: tuple[int, int], speaker: str | None = None) -> list[int]:
+    def find(
+        self,
+        statement: Statement,
+        *,
+        after: tuple[int, int],
+        speaker: str | None = None,
+        needs_subject: bool = True,
+    ) -> list[int]:
         """Find the texts that take the place of a statement, said after a moment: a time and a place."""
-        earlier = Earlier.read(statement, self.rarity, asked=self.found.weights)
+        earlier = Earlier.read(statement, self.rarity, asked=self.found.weights, needs_subject=needs_subject)
         weights: dict[int, float] = {}
         for term, weight in earlier.weights.items():
             for place in self.places.get(term, ()):

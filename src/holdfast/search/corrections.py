@@ -15,7 +15,7 @@ import re
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from itertools import chain
+from itertools import chain, filterfalse
 from operator import itemgetter
 from typing import Final
 
@@ -45,6 +45,8 @@ MIN_ANSWER_SHARE: Final = 0.5
 """With a strong word, this share of what an earlier statement says beyond the question is enough."""
 MIN_SHARED: Final = 0.6
 """What two statements have in common weighs at least this share of the rarest word."""
+MIN_SUBJECT: Final = 0.3
+"""The same of their words that name a thing. A word that one in eight of 1,000 passages has weighs this much."""
 MAX_STATEMENT_CHARS: Final = 300
 """A longer sentence is no plain statement."""
 MAX_BEFORE_CHARS: Final = 60
@@ -67,10 +69,15 @@ _MIN_NAME_DIGITS: Final = 4
 """A number of this many digits may be a name, such as that of a port or a ticket."""
 _LOG: Final = re.compile(r"\d{4}-\d\d-\d\dT\d|\b\d\d:\d\d:\d\d\b")
 """The time of a line of a log, to the second."""
+_HIRAGANA: Final = re.compile("[ぁ-ゟ]+")
+"""Endings and particles: in Japanese, words that name a thing seldom consist of these characters alone."""
+_NUMBER: Final = re.compile(r"\d+(?:[.,:]\d+)*")
 _UNIT_CHARS: Final = 3
 """Enough to tell units apart, and the same in singular and plural."""
 # A text without a hint cannot match the long pattern that it stands for. Most texts have none, and this is faster.
-_NEGATION_HINT: Final = re.compile("n[io]|kein|for|dro|scra|left|quit|retired|gone|[不别]", re.IGNORECASE)
+_NEGATION_HINT: Final = re.compile(
+    "n[io]|kein|for|dro|scra|left|quit|retired|gone|instead|rather|statt|[不别]", re.IGNORECASE
+)
 _VALUE_HINT: Final = re.compile(r"\d|day|tag|mittwoch", re.IGNORECASE)
 _LOOSE: Final = frozenset(("bare", "weekday"))
 """Values that many statements have: that they differ says less."""
@@ -112,9 +119,17 @@ class Statement:
         return first
 
     @cached_property
+    def subject(self) -> frozenset[str]:
+        """The terms of its topic that name a thing: no units, durations or words that any statement may have."""
+        return frozenset(filterfalse(_HIRAGANA.fullmatch, self.topic - light_terms() - measure_terms()))
+
+    @cached_property
     def is_request(self) -> bool:
-        """Whether it asks for work, and states nothing that may be outdated."""
-        return _has_word("request", self.text) and not self.quantities
+        """Whether it asks for work, and states nothing that may be outdated.
+
+        A request with a number may be a rule ("add a limit of 20 rows"), but not if it asks to see something once.
+        """
+        return _has_word("look", self.text) or (_has_word("request", self.text) and not self.quantities)
 
     @cached_property
     def is_personal(self) -> bool:
@@ -138,13 +153,20 @@ class Statement:
 
     @cached_property
     def negated(self) -> frozenset[str]:
-        """The terms of what it says is not so: "not ops@", "Jonas left"."""
+        """The terms of what it says is not so: "not ops@", "instead of Thursdays", "Jonas left"."""
         found: set[str] = set()
         if not _NEGATION_HINT.search(self.text):
             return frozenset()
         for match in compile_once(load("corrections")["words"]["negated"], _FLAGS).finditer(self.text):
-            found.update(filter(_is_telling, terms(match["name"] or match["gone"] or match["other"])))
+            name = match["name"] or match["gone"] or match["other"]
+            found.update(_NUMBER.findall(name))
+            found.update(filter(_is_telling, terms(name)))
         return frozenset(found)
+
+    @cached_property
+    def values(self) -> frozenset[str]:
+        """Its numbers and days, whatever they count."""
+        return frozenset(chain(_NUMBER.findall(self.text), *self.quantities.values()))
 
     @cached_property
     def _values(self) -> tuple[dict[str, set[str]], str]:
@@ -284,9 +306,13 @@ class Earlier:
     """How rare each term of its topic is."""
     topic_weight: float
     """The sum of these weights."""
+    needs_subject: bool = True
+    """Whether a later statement must name what it is about, and not only a number of the same unit."""
 
     @classmethod
-    def read(cls, statement: Statement, rarity: Rarity, *, asked: Container[str]) -> Earlier:
+    def read(
+        cls, statement: Statement, rarity: Rarity, *, asked: Container[str], needs_subject: bool = True
+    ) -> Earlier:
         """Return a statement with what it says beyond the question."""
         weights = {term: rarity.values.get(term, rarity.unknown) for term in statement.topic}
         return cls(
@@ -296,6 +322,7 @@ class Earlier:
             rarity=rarity,
             weights=weights,
             topic_weight=sum(weights.values()) or 1.0,
+            needs_subject=needs_subject,
         )
 
     @property
@@ -329,6 +356,13 @@ class Earlier:
                 before = one
         return False
 
+    def _names_subject(self, shared: frozenset[str]) -> bool:
+        """Tell whether terms say what it is about: "14 days" and "90 days" may be those of two things."""
+        subject = self.statement.subject
+        if subject:
+            return sum([self.weights[term] for term in shared & subject]) >= MIN_SUBJECT * self.rarity.highest
+        return self.measure(shared) >= MIN_PLAIN_SHARE
+
     def _is_new(self, later: Statement) -> bool:
         """Tell whether a statement says something else. A question that is asked again does not."""
         if any(term not in self.asked for term in later.terms - self.statement.terms):
@@ -348,13 +382,24 @@ class Earlier:
         near_share = self.measure(near)
         if near_share < MIN_BOTH_SHARE:
             return False
+        if self.needs_subject and not self._names_subject(near):
+            return False
         shared = earlier.topic & later.topic
         if earlier.is_personal:  # "I live in Porto", "I live in Lisbon now"
             near_share = min(near_share, len(shared) / len(later.topic or near))
         units = _find_other_numbers(later, earlier)
 
+        # "We deploy on Tuesdays" says again what "on Tuesdays instead of Thursdays" says.
+        values = earlier.values - earlier.negated
+        if values and values != earlier.values and values <= later.values:
+            return False
+        # It says which value changed: "not 400", "instead of Thursdays". If it is another number, it changed elsewhere.
+        if not later.negated.isdisjoint(values):
+            return True
+        is_elsewhere = bool(values) and any(map(_NUMBER.match, later.negated))
+
         # It says that something changed: "no longer", or "not ops@" about an earlier "ops@".
-        if later.is_correction or not later.negated.isdisjoint(earlier.terms):
+        if (later.is_correction and not is_elsewhere) or not later.negated.isdisjoint(earlier.terms):
             if earlier.is_personal:
                 enough = MIN_PERSONAL_SHARE
             elif units or is_unsegmented(earlier.text[0]):
@@ -376,10 +421,12 @@ class Earlier:
             if share < MIN_BOTH_SHARE:
                 return False
             enough = MIN_NUMBER_SHARE
-            if is_loose:
+            if is_loose or is_elsewhere:
                 enough = MIN_LOOSE_SHARE
             if share >= enough:
                 return True
+            if is_elsewhere:
+                return False
             return later.is_medium or (not is_loose and _has_word("weak", later.text))
 
         # Or nearly all of it is the same.
@@ -412,7 +459,13 @@ def has_weak_sign(text: str) -> bool:
 @cache
 def light_terms() -> frozenset[str]:
     """Return the terms that two sentences may share without being about the same thing."""
-    return frozenset(terms(load("corrections")["words"]["light"]))
+    return frozenset(terms(" ".join(load("corrections")["words"]["light"])))
+
+
+@cache
+def measure_terms() -> frozenset[str]:
+    """Return the terms of units, of how long something lasts and of deciding: they do not say what it is about."""
+    return frozenset(terms(" ".join(load("corrections")["words"]["measure"])))
 
 
 def is_plain(text: str) -> bool:
