@@ -18,6 +18,7 @@ from holdfast import Engine, providers
 from holdfast.hooks.install import Installer
 from holdfast.settings import Settings
 from holdfast.tokens import count_messages
+from support.failing_stores import FAULTS
 from support.waiting import PATIENCE, until
 
 NODE = shutil.which("node")
@@ -400,26 +401,21 @@ class TestAMemoryThatFails:
         assert "already under target" in host.call("compact", **target, **NEARLY_FULL)["reason"]
         host.close()
 
-    def test_a_deleted_store_is_not_an_error(self, tmp_path: Path) -> None:
-        """The process answers with the newest messages that fit, and OpenClaw may compact until the store is back."""
+    def test_a_store_that_fails_is_not_an_error(self, tmp_path: Path) -> None:
+        """The process answers with the newest messages that fit, and OpenClaw may compact until the store works."""
         history = long_history()
         host = Host(tmp_path)
         host.assemble("s", history[:8], "Go on.")
         assert host.call("info")["ownsCompaction"]
-        aside = tmp_path / "aside"
-        aside.mkdir()
-        for file in tmp_path.glob("holdfast.db*"):
-            file.rename(aside / file.name)
-        for _ in range(2):
-            host.call("turn")
-            answer = host.assemble("s", history, "Go on.")
-            assert 0 < count_messages(providers.read(answer["messages"], format="pi")) <= BUDGET
-            assert answer["messages"][-1]["content"] == history[-1]["content"]
-            assert not host.call("info")["ownsCompaction"]
-            turn = [say("user", "The relay is on port 7443.", 9), say("assistant", "Noted.", 10)]
-            assert host.commit("s", turn, "missed") == {"status": "committed"}
-        for file in aside.iterdir():
-            file.rename(tmp_path / file.name)
+        with FAULTS["newer"](tmp_path):
+            for _ in range(2):
+                host.call("turn")
+                answer = host.assemble("s", history, "Go on.")
+                assert 0 < count_messages(providers.read(answer["messages"], format="pi")) <= BUDGET
+                assert answer["messages"][-1]["content"] == history[-1]["content"]
+                assert not host.call("info")["ownsCompaction"]
+                turn = [say("user", "The relay is on port 7443.", 9), say("assistant", "Noted.", 10)]
+                assert host.commit("s", turn, "missed") == {"status": "committed"}
         assert len(host.texts("s")) == 8
         turn = [say("user", "And the mirror on 7391.", 11), say("assistant", "Noted.", 12)]
         assert host.commit("other", turn, "next") == {"status": "committed"}
@@ -428,6 +424,21 @@ class TestAMemoryThatFails:
         host.call("turn")
         host.assemble("s", history, "Go on.")
         assert host.call("info")["ownsCompaction"]
+        host.close()
+
+    def test_after_the_store_was_deleted_the_next_request_fills_a_new_one(self, tmp_path: Path) -> None:
+        """OpenClaw sends its whole history, and neither it nor its gateway has to be restarted."""
+        history = long_history()[:100]
+        host = Host(tmp_path)
+        host.assemble("s", history[:8], "Go on.")
+        for file in tmp_path.glob("holdfast.db*"):
+            file.unlink()
+        host.call("turn")
+        answer = host.assemble("s", history, "Go on.")
+        assert 0 < count_messages(providers.read(answer["messages"], format="pi")) <= BUDGET
+        assert host.call("info")["ownsCompaction"]
+        assert not host.warnings
+        assert len(host.texts("s")) == len(history)
         host.close()
 
     def test_a_process_that_hung_is_replaced_after_the_pause(

@@ -17,10 +17,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import providers
+from holdfast import Engine, providers
 from holdfast.hooks.install import Installer
 from holdfast.providers import check
 from holdfast.tokens import count_messages
+from support.failing_stores import FAULTS
 from support.strategies import examples
 from support.waiting import PATIENCE, until
 
@@ -153,16 +154,31 @@ def test_a_host_that_ends_does_not_wait_for_a_process_that_hangs(tmp_path: Path,
 
 @pytest.mark.variants(first=True)
 @pytest.mark.parametrize("name", sorted(HOSTS))
-def test_a_deleted_store_keeps_the_limit(tmp_path: Path, name: str) -> None:
+def test_a_store_that_fails_keeps_the_limit(tmp_path: Path, name: str) -> None:
     """The process answers, without the store."""
+    history = long_history()
+    with run_host(name, tmp_path) as ask:
+        ask(history[:4])
+        with FAULTS["newer"](tmp_path / "memory"):
+            messages, _ = ask(history)
+        assert count_messages(providers.read(messages, format="pi")) <= LIMIT
+        assert [one["content"] for one in messages[-3:]] == [one["content"] for one in history[-3:]]
+
+
+@pytest.mark.variants(first=True)
+@pytest.mark.parametrize("name", sorted(HOSTS))
+def test_a_deleted_store_is_replaced_while_the_host_runs(tmp_path: Path, name: str) -> None:
+    """The next request brings the whole history to a new one."""
     history = long_history()
     with run_host(name, tmp_path) as ask:
         ask(history[:4])
         for file in (tmp_path / "memory").glob("holdfast.db*"):
             file.unlink()
-        messages, _ = ask(history)
+        messages, warnings = ask(history)
         assert count_messages(providers.read(messages, format="pi")) <= LIMIT
-        assert [one["content"] for one in messages[-3:]] == [one["content"] for one in history[-3:]]
+        assert not warnings
+    with Engine.open(tmp_path / "memory", background=False) as engine:
+        assert sum(info.messages for info in engine.sessions()) == len(history)
 
 
 def test_a_host_that_ends_at_once_does_not_wait_for_a_program_that_is_missing(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast import Engine
-from holdfast.server.rpc import MAX_THREADS, Rpc
+from holdfast.server.rpc import MAX_THREADS, Rpc, serve_calls
 from holdfast.settings import Archive, Embedding, ServerSettings, Settings
 from holdfast.store.opening import STORE_NAME
 from holdfast.store.sqlite import SqliteStore
@@ -97,6 +97,40 @@ class TestAMemoryThatFails:
         assert 1_000 < answer["result"]["report"]["total_tokens"] <= 4_000
         assert answer["result"]["messages"][-1] == history[-1]
         assert any(warning.startswith("archive: ") for warning in answer["result"]["report"]["warnings"])
+
+
+class TestAMemoryThatIsDeleted:
+    def test_the_next_call_gets_a_new_one(self, tmp_path: Path) -> None:
+        """Nothing that a call has brought to either is refused, and no call is left without an answer."""
+        home = tmp_path / "memory"
+        calls_out, calls_in = os.pipe()
+        answers_out, answers_in = os.pipe()
+
+        def open_memory() -> Engine:
+            return Engine.open(home, settings=Settings(embedding=Embedding(provider="none")), background=False)
+
+        def serve() -> None:
+            with os.fdopen(calls_out, "rb") as stream, os.fdopen(answers_in, "wb") as output:
+                serve_calls(open_memory, stream, output)
+
+        process = threading.Thread(target=serve)
+        process.start()
+        with os.fdopen(calls_in, "wb", buffering=0) as stream, os.fdopen(answers_out, "rb") as answers:
+            first = {"role": "user", "content": "The port is 5433."}
+            then = {"role": "user", "content": "The mirror is on port 7391."}
+            for number, messages in enumerate([[first], [first, then]]):
+                call = {"id": number, "method": "append", "params": {"session": "s", "messages": messages}}
+                stream.write(json.dumps(call).encode() + b"\n")
+                answer = json.loads(answers.readline())
+                assert answer["id"] == number
+                assert len(answer["result"]["ids"]) == len(messages)
+                if number == 0:
+                    for file in home.iterdir():
+                        file.unlink()
+        process.join(PATIENCE)
+        with open_memory() as engine:
+            stored = [row.message.text for row in engine.session("s").messages()]
+        assert stored == [first["content"], then["content"]]
 
 
 class TestLines:

@@ -150,13 +150,12 @@ def token(*, project: Path | None, home: Path | None, as_json: bool) -> None:
 @_speaks_json
 def rpc(*, project: Path | None, home: Path | None, as_json: bool) -> None:  # noqa: ARG001 - every command has it
     """Answer calls, one JSON object a line, from standard input on standard output."""
-    from holdfast.server.rpc import Rpc  # noqa: PLC0415 - only for this
+    from holdfast.server.rpc import serve_calls  # noqa: PLC0415 - only for this
     from holdfast.shared import find_memory  # noqa: PLC0415 - takes time
 
     memory = find_memory(home, project=None if project is None else project.absolute())
     print_warnings(memory.warnings)
-    with memory.open() as engine:
-        Rpc(engine).serve(sys.stdin.buffer, sys.stdout.buffer)
+    serve_calls(memory.open, sys.stdin.buffer, sys.stdout.buffer)
 
 
 @click.command()

@@ -229,6 +229,7 @@ def run(
     from holdfast.server.logs import log_operation, start_log  # noqa: PLC0415 - as above
     from holdfast.server.metrics import Metrics  # noqa: PLC0415 - as above
     from holdfast.server.rpc import Rpc  # noqa: PLC0415 - as above
+    from holdfast.store.connection import find_file_number  # noqa: PLC0415 - as above
 
     _allow_open_files(MAX_OPEN_FILES)
     trim_heap = _share_heap()
@@ -236,7 +237,7 @@ def run(
     token = make_token()
     rpc = Rpc(engine, home=home, memory=memory)
     store = engine._memory.store
-    identity = _identify(store.path)
+    file_number = find_file_number(str(store.path))
     settings = engine.settings.server
     observers: list[Observer] = []
     metrics = None
@@ -288,7 +289,7 @@ def run(
                 await asyncio.to_thread(rpc.take_in)
                 await asyncio.to_thread(rpc.look_again)
             await asyncio.wait({task}, timeout=1.0)
-            if _identify(store.path) != identity and not server.should_exit:
+            if find_file_number(str(store.path)) != file_number and not server.should_exit:
                 log.warning("%s was deleted, moved or replaced, so the server stops", store.place)
                 _remove_description(home, token)  # the next event of a host starts another
                 server.should_exit = True
@@ -310,15 +311,6 @@ def run(
             asyncio.run(serve(bound))
         finally:
             _remove_description(home, token)
-
-
-def _identify(path: Path) -> tuple[int, int] | None:
-    """Return the device and inode of the file of a store; None if it has none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _remove_description(home: Path, token: str) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any, Final
@@ -30,6 +31,7 @@ from holdfast.memory.query import find_recall_switch
 from holdfast.report import Window
 from holdfast.session import CALLER, Session
 from holdfast.store.base import FactType, MessageRow, Record, Select
+from holdfast.store.connection import find_file_number
 from holdfast.timeline import MAX_CUT_CHARS
 from holdfast.turn import MIN_BLOCK
 
@@ -379,12 +381,25 @@ class Rpc:
             log.exception("a call failed")
             return _encode({"id": number, "error": {"type": type(error).__name__, "message": f"internal: {error}"}})
 
-    def serve(self, lines: IO[bytes], output: IO[bytes]) -> None:
-        """Answer the calls on a stream until it ends.
+    def serve(self, stream: IO[bytes], output: IO[bytes], *, first: bytes | None = None) -> bytes | None:
+        """Answer the calls on a stream until it ends, or until the file of the memory was deleted, moved or replaced.
 
         Answers come as they are ready, each with the id of its call. Calls about one session are made in their order,
         by one thread; they do not hold up the calls about others.
+
+        Args:
+            stream: The calls, one a line.
+            output: Where the answers go.
+            first: A call that was already read from the stream.
+
+        Returns:
+            The call that came after the file was deleted, moved or replaced; None if the stream has ended.
         """
+        lines = _read_lines(stream, limit=self._engine.settings.server.max_request_bytes)
+        if first is not None:
+            lines = chain([first], lines)
+        file = str(self._engine._memory.store.path)
+        file_number = find_file_number(file)
         lock = Lock()
         waiting: dict[object, deque[bytes]] = {}
 
@@ -401,7 +416,9 @@ class Rpc:
                     output.flush()
 
         with ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="holdfast-rpc") as pool:
-            for line in _read_lines(lines, limit=self._engine.settings.server.max_request_bytes):
+            for line in lines:
+                if find_file_number(file) != file_number:
+                    return line
                 key: object = None
                 with suppress(ValueError, LookupError, TypeError, RecursionError):
                     key = str(json.loads(line)["params"]["session"])
@@ -411,6 +428,21 @@ class Rpc:
                     waiting.setdefault(key, deque()).append(line)
                 if not is_running:
                     pool.submit(run, key)
+        return None
+
+
+def serve_calls(open_engine: Callable[[], Engine], stream: IO[bytes], output: IO[bytes]) -> None:
+    """Answer the calls on a stream until it ends.
+
+    If the file of the memory is deleted, moved or replaced meanwhile, the calls after that are answered with what is at
+    its place then, which is a new memory if there is nothing. A host that runs for days has no memory otherwise.
+    """
+    left: bytes | None = None
+    while True:
+        with open_engine() as engine:
+            left = Rpc(engine).serve(stream, output, first=left)
+        if left is None:
+            return
 
 
 def _read_lines(stream: IO[bytes], *, limit: int) -> Iterator[bytes]:
