@@ -1,7 +1,8 @@
 """How much processor time the pages of the inspector take over a large store, the first time and later.
 
 Processes of their own show the pages: the one that has filled the store knows most of it. One of them shows all pages
-in the order in which people look at them; each of the others has just started, as if a link led to its page.
+in the order in which people look at them. Each of the others has just started, as if a link led to its page: one as
+`holdfast ui` starts it, and one as hooks start it, which loads nothing for pages before the first one.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ _TOKEN = "benchmark"  # noqa: S105 - of a server that nobody can reach
 class PageCost:
     """Milliseconds of the processor for each page.
 
-    As the first page after a start; after those above it; and the median and the worst of later requests.
+    As the first page of a server that a hook has started; as the first page after `holdfast ui`; after the pages above
+    it; and the median and the worst of later requests.
     """
 
     messages: int
@@ -84,8 +86,9 @@ def measure(messages: int, *, seed: int = 1, progress: Callable[[int], None] = l
         paths = _list_paths(question, messages=messages)
         pages = _run_apart(_time, folder, paths)
         for name, path in paths.items():
+            cold = _run_apart(_time, folder, {name: path}, repeats=0, is_on_demand=True)
             alone = _run_apart(_time, folder, {name: path}, repeats=0)
-            pages[name] = {"alone_ms": alone[name]["first_ms"], **pages[name]}
+            pages[name] = {"cold_ms": cold[name]["first_ms"], "alone_ms": alone[name]["first_ms"], **pages[name]}
         return PageCost(messages=messages, sessions=-(-messages // BATCH) + 2, pages=pages)
 
 
@@ -186,12 +189,15 @@ def _run_apart(call: Callable[..., T], *args: Any, **options: Any) -> T:
         return process.submit(call, *args, **options).result()
 
 
-def _time(folder: str, paths: Mapping[str, str], *, repeats: int = REPEATS) -> dict[str, dict[str, float]]:
-    """Ask for every page several times. What threads do after the first page is not part of the time of others."""
+def _time(
+    folder: str, paths: Mapping[str, str], *, repeats: int = REPEATS, is_on_demand: bool = False
+) -> dict[str, dict[str, float]]:
+    """Ask for every page several times. What threads load for other pages is not part of the time of a page."""
     url = "http://127.0.0.1:1"
     found: dict[str, dict[str, float]] = {}
     with _open(folder) as engine:
-        client = TestClient(create_app(engine, token=_TOKEN), base_url=url)
+        client = TestClient(create_app(engine, token=_TOKEN, is_on_demand=is_on_demand), base_url=url)
+        _wait_until_prepared()
         for name, path in paths.items():
             times: list[float] = []
             for _ in range(repeats + 1):
@@ -207,7 +213,7 @@ def _time(folder: str, paths: Mapping[str, str], *, repeats: int = REPEATS) -> d
 
 
 def _wait_until_prepared() -> None:
-    """Wait for the thread that prepares other pages after the first one."""
+    """Wait for the threads that load what pages need."""
     for thread in threading.enumerate():
         if thread.name == PREPARING:
             thread.join()

@@ -100,11 +100,10 @@ def running_alone(tmp_path: Path) -> Iterator[Running]:
 
 
 @contextmanager
-def serve(engine: Engine, *, outside: Outside = OUTSIDE) -> Iterator[Running]:
+def serve(engine: Engine, *, outside: Outside = OUTSIDE, is_on_demand: bool = False) -> Iterator[Running]:
     """Run a server with the inspector over an engine."""
-    server = uvicorn.Server(
-        uvicorn.Config(create_app(engine, token="secret", outside=outside), port=0, log_level="warning")
-    )
+    app = create_app(engine, token="secret", outside=outside, is_on_demand=is_on_demand)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:

@@ -15,9 +15,10 @@ from holdfast import Engine
 from holdfast.server.inspector.markup import breakable
 from holdfast.server.inspector.past import MAX_NEWEST
 from holdfast.server.inspector.web import PREPARING, Inspector, _try_to_load
+from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Select
 from holdfast.timeline import WINDOW
-from inspector.conftest import Running
+from inspector.conftest import Running, serve
 from support import patient
 from support.waiting import PATIENCE
 
@@ -58,16 +59,26 @@ def wait_until_prepared() -> None:
 
 
 class TestPreparation:
-    def test_what_a_question_needs_is_loaded_after_the_first_page(self, running_alone: Running) -> None:
-        """Without a question, and not before someone looks at a page."""
-        memory = running_alone.engine._memory
+    def test_what_a_question_needs_is_loaded_while_a_browser_starts(self, running_alone: Running) -> None:
+        """Without a question and without a page, if the server forwards nothing: it is there for its pages."""
         running_alone.engine.session("s").append([{"role": "user", "content": "The crane 起重机 lifts 40 tons."}])
-        before = memory._is_warm
-        patient.get(running_alone.key_url).raise_for_status()
         wait_until_prepared()
-        assert (before, memory._is_warm) == (False, True)
+        assert running_alone.engine._memory._is_warm
         answer = patient.get(f"{running_alone.key_url}ask", params={"q": "What does the 起重机 lift?"})
         assert "40 tons" in answer.text
+
+    def test_a_server_that_hooks_have_started_loads_it_after_the_first_page(self, tmp_path: Path) -> None:
+        """Most of them never show one."""
+        settings = Settings(embedding=Embedding(provider="none"))
+        with (
+            Engine.open(tmp_path, settings=settings, background=False) as engine,
+            serve(engine, is_on_demand=True) as running,
+        ):
+            wait_until_prepared()
+            before = engine._memory._is_warm
+            patient.get(running.key_url).raise_for_status()
+            wait_until_prepared()
+            assert (before, engine._memory._is_warm) == (False, True)
 
     def test_early_turns_are_read_after_the_first_page_of_a_long_session(self, running_alone: Running) -> None:
         """The page itself reads only the newest ones, and says so; those of a later page are all drawn."""

@@ -141,6 +141,8 @@ class _Pages:
         inspector = Inspector(self._engine, token=self._token, outside=self._outside)
         if is_compiled:
             compile_pages()
+            if self._upstreams is None:  # `holdfast ui`: somebody is about to open a page
+                inspector.start_preparing()
         routes: list[BaseRoute] = [*inspector.routes()]
         if self._upstreams is None:
             routes.append(Route("/", _to_inspector))

@@ -96,7 +96,7 @@ TABS: Final = ("window", "conversation", "request")
 PREPARING: Final = "holdfast-pages"
 """The name of the threads that load what later pages need."""
 PREPARE_AFTER: Final = 0.5
-"""Seconds between a page and such a thread: a browser loads styles and scripts first."""
+"""Seconds until such a thread begins: the server starts to listen, and a browser loads styles and scripts first."""
 _USUAL: Final = Scope()
 MAX_ROWS: Final = 120
 """Messages of a window that are sent at a time when a person unfolds them."""
@@ -311,13 +311,13 @@ class Inspector:
             except ValueError:
                 problem = "A number in the address is not a number."
                 text, status = self._render("problem.html", title="Not understood", problem=problem), 400
-            self._start_preparing()
+            self.start_preparing()
             return HTMLResponse(text.encode(errors="replace"), status_code=status, headers=HEADERS)
 
         return answer
 
-    def _start_preparing(self) -> None:
-        """After the first page, load what other pages need. The start of a server does not wait for it."""
+    def start_preparing(self) -> None:
+        """Load what the pages need in a thread, once. Neither the start of a server nor the first page waits for it."""
         with self._lock:
             is_first = not self._is_prepared
             self._is_prepared = True
