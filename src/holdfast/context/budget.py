@@ -20,19 +20,19 @@ from holdfast.settings import (
 LimitSource: TypeAlias = Literal["argument", "settings", "model", "refusal", "default"]
 """The source of a window's size: the call, `model.context_tokens`, the model, or the default of 200,000."""
 MIN_REPLY: Final = 4_000
-"""Tokens that are left for the reply if protected messages need the rest."""
+"""The tokens that are left for the reply if protected messages need the rest."""
 SMALL_BLOCK: Final = 300
-"""Tokens of a recalled block for which there is always room, if one may take that many: protected messages make it."""
+"""The tokens that are always kept for a recalled block, if one may have that many. Protected messages make room."""
 SMALL_WINDOW_SHARE: Final = 0.2
-"""The share of a very small window that it may take."""
+"""The share of a very small window that this small block may take."""
 USUAL_RESERVE_SHARE: Final = 0.25
 """The largest share of a window that is reserved by default: 20,000 of 32,000 would leave little for messages."""
 MIN_RESERVE_SHARE: Final = 0.125
 """The smallest share of a window that is reserved by default, however short the replies are."""
 REPLY_FACTOR: Final = 1.5
-"""How many times the longest of the last replies is reserved: the next one may be longer than all of them."""
+"""The default reserve, as a multiple of the longest of the last replies. The next one may be even longer."""
 FLUSH_SHARE: Final = 0.1
-"""The largest share of a window by which a memory flush runs before a compaction, unless the settings ask for more."""
+"""How far below the compaction threshold a memory flush runs at most, as a share of the window, by default."""
 MAX_RESERVE_SHARE: Final = 0.8
 """The largest share of a window that the settings can reserve. More would leave no room for a conversation."""
 

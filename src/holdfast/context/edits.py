@@ -55,7 +55,7 @@ class Item:
     @property
     def blocks(self) -> tuple[Block, ...]:
         """What memory put next to the message, in the order in which it is sent."""
-        if self.block is None and self.overview is None:  # most have none, and every turn asks all of them
+        if self.block is None and self.overview is None:  # the usual case, made fast: every turn reads all items
             return ()
         return tuple(block for block in (self.overview, self.block) if block is not None)
 
@@ -95,7 +95,7 @@ def make_items(messages: Sequence[Message], numbers: Sequence[int], *, count: To
 
 def tokens(items: Iterable[Item]) -> int:
     """Return the tokens of a window."""
-    return sum([item.total for item in items])  # a list: it is asked many times in a turn, and a generator is slower
+    return sum([item.total for item in items])  # a list, because a generator is slower and a turn calls this often
 
 
 # --- changes -----------------------------------------------------------------
@@ -131,7 +131,7 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     best: float = 0.0
 
     def top(self, score: float | None = None) -> float:
-        """Return the highest of all scores, that of a message which is shown among them: it is 100 %."""
+        """Return the highest score, which is shown as 100 %; `score` is that of a message that is shown too."""
         return max([self.best, score or 0.0, *(one for _, one in self.scores)])
 
 
@@ -193,7 +193,7 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True, tag="restored", tag_fi
 
 
 class Pinned(msgspec.Struct, frozen=True, kw_only=True, tag="pinned", tag_field="kind"):
-    """Messages are kept in every later window, also those that had left; with `on` false they no longer are."""
+    """Messages are kept in every later window, including those that had left it; if `on` is False, no longer."""
 
     on: bool = True
 
@@ -259,7 +259,7 @@ def in_force(edits: Sequence[Edit], *, limit: int) -> tuple[Edit, ...]:
     leave the window. Trimmed messages stay out until a compaction, or until the limit is at least twice the one they
     did not fit into; the same is true of results that were shortened only because they did not fit.
     """
-    # The results of one message were counted together, so all of them stay shortened if one does.
+    # The results of one message were counted together, so if one of them stays shortened, all do.
     prune_limits: dict[int, float] = {}
     for edit in edits:
         if isinstance(edit.change, Pruned):
@@ -287,19 +287,17 @@ def in_force(edits: Sequence[Edit], *, limit: int) -> tuple[Edit, ...]:
 
 
 def begins_window(edit: Edit) -> bool:
-    """Return whether messages left the window by an edit, so that the overview left too and a new one is due."""
-    match edit.change:
-        case Trimmed(keeps_overview=keeps_overview):
-            return not keeps_overview
-        case change:
-            return isinstance(change, Summarised)
+    """Return whether an edit removed messages from the window and the overview with them, so that a new one is due."""
+    if isinstance(edit.change, Trimmed):
+        return not edit.change.keeps_overview
+    return isinstance(edit.change, Summarised)
 
 
 def needs_overview(items: Iterable[Item], edits: Iterable[Edit], *, is_first: bool) -> bool:
     """Return whether a window lacks an overview: the first one, one after a cut, or one whose overview has left.
 
-    An overview leaves with its message if the client drops that message, or goes back and says something else. One that
-    quotes what is forgotten leaves no edit; the window has changed then anyway.
+    An overview leaves with its message if the client drops that message, or goes back and says something else. If it
+    quoted messages that are forgotten now, its edit is gone too; but then the window has changed anyway.
     """
     if any(item.overview is not None or item.kind == "overview" for item in items):
         return False
@@ -312,7 +310,7 @@ def needs_overview(items: Iterable[Item], edits: Iterable[Edit], *, is_first: bo
 
 
 def lost_overview(edits: Collection[Edit]) -> bool:
-    """Return whether the only overview of a session may have been removed because it quoted what is forgotten."""
+    """Return whether the only overview of a session may be gone because it quoted messages that are forgotten now."""
     is_forgotten = any(isinstance(edit.change, Forgotten) for edit in edits)
     return is_forgotten and not any(isinstance(edit.change, OverviewAdded) for edit in edits)
 
@@ -434,7 +432,7 @@ def removed(edits: Iterable[Edit]) -> set[int]:
 
 
 def apply(items: Sequence[Item], edits: Iterable[Edit]) -> tuple[Item, ...]:
-    """Apply edits to a window, in order. One by one or all at once, the result is the same."""
+    """Apply edits to a window, in order. Applying them one by one gives the same result."""
     outcome = _Outcome()
     for edit in edits:
         outcome.add(edit)
@@ -464,7 +462,7 @@ def apply(items: Sequence[Item], edits: Iterable[Edit]) -> tuple[Item, ...]:
 
 
 def branch_edits(edits: Sequence[Edit], present: set[int]) -> list[Edit]:
-    """Return the edits of a branch: a client that goes back no longer has a message that an edit is anchored to."""
+    """Return the edits whose anchors the history still has: a client that goes back starts another branch."""
     known = present | find_forgotten(edits)
     absent = [edit for edit in edits if edit.anchors and known.isdisjoint(edit.anchors)]
     if not absent:  # the most frequent case

@@ -28,7 +28,7 @@ MISSING_TOKENS: Final = 64
 VALIDATION_MARGIN: Final = 32
 """The maximum tokens of anything else that it inserts, such as a first user message."""
 MAX_LISTED_SCORES: Final = 200
-"""Removed messages whose scores are recorded with a cut, the highest ones: an edit is read with every session."""
+"""How many scores of removed messages are recorded with a cut, the highest ones. Each session reads its edits."""
 HAS_BLOCK: Final = "this question has its block already"
 Position: TypeAlias = Literal["tail", "head"]
 """`tail`: the last part of the newest user turn. `head`: a separate message after system prompt and summary."""
@@ -65,11 +65,11 @@ _ATTEMPTS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the edits of one window follow from, in every attempt to make it fit.
+    """The inputs that decide the edits of one window, the same in every attempt to make it fit.
 
     Attributes:
         budget: The room for the prompt, the block and the reply.
-        settings: Those of the session.
+        settings: The settings of the session.
         usual: The tokens above which messages are removed.
         query: The user's question.
         tool: The name of the tool that shows archived messages, if the model has one.
@@ -143,7 +143,7 @@ def plan_edits(
         items, standing, pruning=settings.pruning, window=budget.window, idle=idle, tool=tool, count=count
     )
     pruned = Plan(items).add(pruning_edits)
-    # The room that is kept for a block, in the order in which it is tried.
+    # How much room to keep for a block, in the order of the attempts.
     rooms = [0]
     if is_recalling and not _has_block(items):
         rooms = [budget.small_recall, 0]
@@ -184,7 +184,7 @@ def _is_cut_due(items: Sequence[Item], rules: Rules, *, reserved: int) -> bool:
 
 
 def _shorten_results(plan: Plan, standing: Sequence[Edit], rules: Rules) -> Plan:
-    """Shorten old tool results, and the longest protected ones if all that is protected is too long."""
+    """Shorten old tool results, and the longest protected ones if what is protected is too long altogether."""
     old = shorten_old(
         plan.items,
         (*standing, *plan.edits),
@@ -214,7 +214,7 @@ def _make_fit(
     """Return the plan of the first attempt that makes a window fit next to a block of `reserved` tokens.
 
     Raises:
-        WindowTooSmallError: None does.
+        WindowTooSmallError: No attempt makes it fit.
     """
     plan = pruned
     excess = 0
@@ -373,9 +373,9 @@ def _find_usual_limit(
 
 
 def _limit_protected(spans: Sequence[_Span], *, limit: int) -> list[_Span]:
-    """Protect, next to what must stay, only the newest spans that take at most half of the room that it leaves.
+    """Of the spans that need not stay, protect only the newest ones, in half of the room that the others leave.
 
-    One that is larger than all of that room yields: it is removed before others are.
+    A span that is larger than all of that room yields: it is removed first.
     """
     room = _find_optional_room(spans, limit=limit)
     left = room // 2
@@ -392,7 +392,7 @@ def _limit_protected(spans: Sequence[_Span], *, limit: int) -> list[_Span]:
 
 
 def _find_optional_room(spans: Iterable[_Span], *, limit: int) -> int:
-    """Return the tokens that what must stay leaves for other spans."""
+    """Return the tokens that are left for the spans that need not stay."""
     return max(0, limit - _fixed_tokens(spans))
 
 
@@ -470,7 +470,7 @@ def _score(span: _Span, scores: Mapping[int, float]) -> float:
 def _make_relevance(
     cut: Iterable[Item], scores: Mapping[int, float], *, least_kept: float | None, best: float
 ) -> Relevance:
-    """Return the scores of a cut, rounded: they are recorded for people."""
+    """Return the scores of a cut, rounded, because they are recorded only to be shown."""
     listed: list[tuple[int, float]] = []
     for item in cut:
         if item.id in scores:
@@ -524,7 +524,7 @@ def _group_spans(items: Sequence[Item], rules: Rules) -> list[_Span]:
     for unit in grouped:
         group = items[unit.start : unit.stop]
         ids = {item.id for item in group}
-        messages = [item for item in group if item.kind not in {"recall", "overview"}]  # a cut removes the others
+        messages = [item for item in group if item.kind not in {"recall", "overview"}]  # a cut removes these anyway
         cost = sum(item.tokens for item in messages) + added_tokens([unit]) - margin
         spans.append(
             _Span(
@@ -606,8 +606,8 @@ def _conversation_indexes(items: Sequence[Item]) -> list[int]:
 def recall_room(items: Sequence[Item], budget: Budget, *, position: Position) -> int:
     """Return how many tokens the next block may take.
 
-    That is at most the cap, and at most what is left of the window; for a small block, the reply may get less. At the
-    tail all blocks in the window count together, and a question that has a block gets no second one, so that the same
+    That is at most the cap, and at most what is left of the window. A small block may take room from the reply. At the
+    tail, all blocks in the window count together, and a question that has a block gets no second one, so that the same
     request gives the same window.
     """
     taken = tokens(items) + added_tokens_of([item.message for item in items])
@@ -638,9 +638,9 @@ def explain_no_block(items: Sequence[Item], *, position: Position) -> str:
 
 
 def clear_blocks(items: Sequence[Item], budget: Budget, *, position: Position) -> tuple[Edit, ...]:
-    """Return the edit that removes earlier blocks, if they leave a new one less than half its room, or hardly any.
+    """Return the edit that removes earlier blocks, if they leave a new one less than half of its room.
 
-    Without it nothing could be recalled after a few questions, until the next cut.
+    Without it, after a few questions nothing could be recalled until the next cut.
     """
     recalled = sum(item.block.tokens for item in items if item.block)
     if position == "head" or not recalled or _has_block(items):
@@ -694,9 +694,9 @@ def place(
 
 
 OVERVIEW_SHARE: Final = 0.25
-"""The largest share of a recalled block's cap that an overview takes: the rest is for what is asked."""
+"""The largest share of a recalled block's cap that an overview may take. The rest is for the question."""
 MIN_OVERVIEW: Final = 100
-"""Tokens below which there is no overview: a window of less than 4,000 tokens has none."""
+"""The minimum room for an overview, in tokens. A window of less than 4,000 tokens has none."""
 
 
 def overview_room(items: Sequence[Item], budget: Budget, *, cap: int) -> int:

@@ -27,7 +27,7 @@ since each one breaks the provider's cache."""
 FULL_LENGTH_WINDOW: Final = 64_000
 """The smallest window in which a shortened result has the characters that the settings say."""
 CHARS_PER_TOKEN: Final = 3
-"""Latin characters for one token; a Chinese one counts as three."""
+"""How many Latin characters count as one token. One Chinese character counts as three."""
 
 
 def prune(
@@ -53,17 +53,17 @@ def prune(
     candidates = pruner.candidates(items, edits, within=_prunable_range(items, pruning.keep_last_assistants))
     if mode == "aggressive":
         cleared: list[_Step] = []
-        for one in candidates:
-            step = pruner.clear(one)
+        for candidate in candidates:
+            step = pruner.clear(candidate)
             if step is not None:
                 cleared.append(step)
         return _make_edits(cleared, mode)
     total = tokens(items)
     if total < pruning.soft_trim_ratio * window:
         return ()
-    without_images = [one for one in candidates if not one.images]
+    without_images = [candidate for candidate in candidates if not candidate.images]
     min_saved = 0.0
-    if mode != "cache-ttl":  # there the cache is cold by now, and nothing is lost
+    if mode != "cache-ttl":  # in that mode the cache is cold by now, so a round costs nothing
         min_saved = MIN_SAVED_SHARE * window
     steps = pruner.plan_by_fill(without_images, total=total, window=window, extra=min_saved)
     if sum(step.saved for step in steps) < min_saved:
@@ -83,22 +83,22 @@ def shorten_old(
 ) -> tuple[Edit, ...]:
     """Plan to shorten all old results without images that are long for the window.
 
-    Used when the window is cut for other reasons, so that the provider's cache is lost anyway. `limit` is the one that
-    the window did not fit into.
+    Used when the window is cut for other reasons, so that the provider's cache is lost anyway. `limit` is the limit
+    that the window did not fit into.
     """
     pruner = _Pruner(scale_pruning(pruning, window=window), count, tool)
     steps: list[_Step] = []
-    for one in pruner.candidates(items, edits, within=_prunable_range(items, pruning.keep_last_assistants)):
+    for candidate in pruner.candidates(items, edits, within=_prunable_range(items, pruning.keep_last_assistants)):
         step = None
-        if not one.images:
-            step = pruner.soften(one)
+        if not candidate.images:
+            step = pruner.soften(candidate)
         if step is not None:
-            steps.append(_Step(one, structs.replace(step.change, limit=limit), step.saved))
+            steps.append(_Step(candidate, structs.replace(step.change, limit=limit), step.saved))
     return _make_edits(steps, "the window is cut, and old results are long")
 
 
 def scale_pruning(pruning: Pruning, *, window: int) -> Pruning:
-    """Return the settings for a window: in a small one, the characters that are kept of a result are in proportion."""
+    """Return the settings for a window. In a small one, fewer characters of a result are kept, in proportion."""
     share = min(1.0, window / FULL_LENGTH_WINDOW)
     soft = pruning.soft_trim
     scaled = structs.replace(
@@ -133,18 +133,18 @@ def shrink_results(
     """
     pruner = _Pruner(pruning, count, tool)
     candidates = pruner.candidates(items, edits, within=range(len(items)))
-    candidates.sort(key=lambda one: one.tokens, reverse=True)
+    candidates.sort(key=lambda candidate: candidate.tokens, reverse=True)
     steps: list[_Step] = []
-    for one in candidates:
+    for candidate in candidates:
         if excess <= 0:
             break
         if clear:
-            step = pruner.clear(one)
+            step = pruner.clear(candidate)
         else:
-            step = pruner.soften(one)
+            step = pruner.soften(candidate)
         if step is not None:
             excess -= step.saved
-            steps.append(_Step(one, structs.replace(step.change, limit=limit), step.saved))
+            steps.append(_Step(candidate, structs.replace(step.change, limit=limit), step.saved))
     return _make_edits(steps, "the newest messages alone do not fit")
 
 
@@ -235,27 +235,27 @@ class _Pruner:
             return item.tokens - MESSAGE_TOKENS
         return count_part(result, count=self.count)
 
-    def soften(self, one: _Candidate) -> _Step | None:
+    def soften(self, candidate: _Candidate) -> _Step | None:
         """Keep the beginning, the end, and lines about errors; None if the result is short or saves nothing."""
         soft = self.pruning.soft_trim
-        text = one.result.text
-        if one.shortened or (len(text) <= soft.max_chars and not one.images):
+        text = candidate.result.text
+        if candidate.shortened or (len(text) <= soft.max_chars and not candidate.images):
             return None
         removed = ""
-        if one.images:
-            removed = f" {one.images} image(s) removed."
+        if candidate.images:
+            removed = f" {candidate.images} image(s) removed."
         note = (
             f"[Tool result trimmed: kept the beginning and the end of {len(text)} characters.{removed} "
-            f"{self._reference(one)}]"
+            f"{self._reference(candidate)}]"
         )
         limit = max(0, soft.max_chars - len(note) - 2)
         keep = excerpt(text, first=soft.head_chars, last=soft.tail_chars, limit=limit)
-        return self._make_step(one, Pruned(part=one.part, keep=keep, note=note))
+        return self._make_step(candidate, Pruned(part=candidate.part, keep=keep, note=note))
 
-    def clear(self, one: _Candidate) -> _Step | None:
+    def clear(self, candidate: _Candidate) -> _Step | None:
         """Replace the result with a reference to the archive; None if that saves nothing."""
-        note = f"{self.pruning.hard_clear.placeholder} ({self._reference(one)})"
-        return self._make_step(one, Pruned(part=one.part, note=note))
+        note = f"{self.pruning.hard_clear.placeholder} ({self._reference(candidate)})"
+        return self._make_step(candidate, Pruned(part=candidate.part, note=note))
 
     def plan_by_fill(self, candidates: Sequence[_Candidate], *, total: int, window: int, extra: float) -> list[_Step]:
         """Shorten long results; if the window is still above the mark for clearing, clear the oldest ones.
@@ -264,43 +264,43 @@ class _Pruner:
         """
         pruning = self.pruning
         steps: dict[_Candidate, _Step] = {}
-        for one in candidates:
-            step = self.soften(one)
+        for candidate in candidates:
+            step = self.soften(candidate)
             if step is not None:
-                steps[one] = step
+                steps[candidate] = step
         saved = sum(step.saved for step in steps.values())
         excess = total - saved - pruning.hard_clear_ratio * window
-        left = sum(one.tokens for one in candidates) - saved
+        left = sum(candidate.tokens for candidate in candidates) - saved
         has_enough_left = CHARS_PER_TOKEN * left >= pruning.min_prunable_tool_chars
         if not pruning.hard_clear.enabled or not has_enough_left or excess < 0:
             return list(steps.values())
         excess += extra
-        for one in candidates:
+        for candidate in candidates:
             if excess < 0:
                 break
-            step = self.clear(one)
+            step = self.clear(candidate)
             if step is None:
                 continue
             excess -= step.saved
-            if one in steps:
-                excess += steps[one].saved  # clearing replaces the shortening
-            steps[one] = step
+            if candidate in steps:
+                excess += steps[candidate].saved  # clearing replaces the shortening
+            steps[candidate] = step
         return list(steps.values())
 
-    def _reference(self, one: _Candidate) -> str:
-        """Return how to find the whole result; the tool is named only if the model has it."""
-        if one.item.id < 0:
+    def _reference(self, candidate: _Candidate) -> str:
+        """Explain how to get the whole result; the tool is named only if the model has it."""
+        if candidate.item.id < 0:
             return "The rest is not available now"
         if not self.tool:
-            return f"holdfast id {one.item.id}"
-        return f"holdfast id {one.item.id}: {self.tool} brings it back"
+            return f"holdfast id {candidate.item.id}"
+        return f"holdfast id {candidate.item.id}: {self.tool} brings it back"
 
-    def _make_step(self, one: _Candidate, change: Pruned) -> _Step | None:
-        after = shorten(one.item.message, change).parts[one.part]
-        saved = one.tokens - count_part(after, count=self.count)
+    def _make_step(self, candidate: _Candidate, change: Pruned) -> _Step | None:
+        after = shorten(candidate.item.message, change).parts[candidate.part]
+        saved = candidate.tokens - count_part(after, count=self.count)
         if saved <= 0:
             return None
-        return _Step(one, change, saved)
+        return _Step(candidate, change, saved)
 
 
 def _results(items: Iterable[Item]) -> Iterator[tuple[Item, int, ToolResult]]:
@@ -320,7 +320,7 @@ def _compile(names: Iterable[str], *, otherwise: str) -> re.Pattern[str]:
 
 
 def _make_edits(steps: Iterable[_Step], reason: str) -> tuple[Edit, ...]:
-    """Return the steps as edits, one for each result; each edit of a message counts from the one before it."""
+    """Return the steps as edits, one for each result. Edits of one message count its tokens one after the other."""
     left: dict[int, int] = {}
     edits: list[Edit] = []
     for step in steps:
@@ -338,7 +338,7 @@ Span: TypeAlias = tuple[int, int]
 """A part of a text: start and stop."""
 
 MAX_MATCHES: Final = 4
-"""How many matches of one word are examined, from the beginning and from the end."""
+"""How many matches of one word are examined, from the beginning and again from the end."""
 MAX_LINE_CHARS: Final = 240
 """The maximum characters of one line that are kept."""
 
@@ -346,12 +346,12 @@ MAX_LINE_CHARS: Final = 240
 def excerpt(text: str, *, first: int, last: int, limit: int) -> tuple[Span, ...]:
     """Return the parts of a text to keep: about `first` characters, about `last` characters, and lines about errors.
 
-    With a gap between each two they are at most `limit` characters. Time is linear in the text.
+    Joined with gaps, they have at most `limit` characters. The time is linear in the length of the text.
     """
     if len(text) <= limit:
         return ((0, len(text)),)
     room = max(0, limit - len(GAP))
-    if first + last > room:  # the settings ask for more than they allow: reduce both in proportion
+    if first + last > room:  # together they exceed the limit: reduce both in proportion
         wanted = first + last
         first = room * first // wanted
         last = room * last // wanted

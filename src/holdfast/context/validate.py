@@ -53,7 +53,7 @@ class ValidWindow:
     violations: tuple[Violation, ...] = ()
 
     def begins_like(self, first: Message) -> bool:
-        """Return whether it begins with the same side as the message that it was made from, and breaks no rule."""
+        """Return whether it breaks no rule and begins on the same side as `first`, the message it was made from."""
         if first.role == "system" or not self.messages or self.violations:
             return False
         if any(repair.rule == "first-user" for repair in self.repairs):  # a user message was inserted
@@ -94,7 +94,7 @@ def validate(messages: Sequence[Message], provider: str, *, reasoning: Mapping[s
 
 
 def _explain_empty(messages: Sequence[Message]) -> Violation:
-    """Say why nothing of a message list can be sent, and what to do."""
+    """Explain why nothing in a message list can be sent, and what to do."""
     empty = [f"messages[{index}] ({message.role})" for index, message in enumerate(messages) if is_empty(message)]
     if len(empty) > 1:
         why = f"{', '.join(empty[:_MAX_NAMED])} are empty: give one of them text, or do not send them"
@@ -231,9 +231,9 @@ class _Slot:
     def match_result(self, result: ToolResult, at: int, turn: _Turn, candidates: Sequence[_Turn]) -> None:
         """Assign a result to the last of the turns with its call that has no result of it yet."""
         owner = None
-        for asked in reversed(candidates):
-            if result.call_id not in asked.answered:
-                owner = asked
+        for candidate in reversed(candidates):
+            if result.call_id not in candidate.answered:
+                owner = candidate
                 break
         if owner is None:
             name = f"call {result.call_id[:40]!r}"
@@ -405,8 +405,8 @@ class ValidationCache:
     """The valid beginning of a session's windows, in parts.
 
     Between two cuts a window only grows at its end, so its beginning stays valid, and only the messages after the last
-    change of sides have to be validated again. If an item changes, the parts before it stay valid. The result is the
-    same as that of `validate` for the whole window.
+    change of sides have to be validated again. If an item changes, the parts before it stay valid. The result is that
+    of `validate` for the whole window.
     """
 
     provider: str = ""
@@ -463,7 +463,7 @@ class ValidationCache:
 
 
 def _last_change(items: Sequence[Item]) -> int:
-    """Return the index of the last message of another side than the one before it; 0 if there is none."""
+    """Return the index of the last message that is on another side than the one before it; 0 if there is none."""
     for index in range(len(items) - 1, 0, -1):
         before = items[index - 1].message
         after = items[index].message
