@@ -26,7 +26,7 @@ EDIT_BYTES: Final = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """Edits that a call found other processes had recorded.
+    """The edits of other processes that a call read.
 
     Attributes:
         forgotten: The numbers of all messages that were forgotten, if there are new ones among them.

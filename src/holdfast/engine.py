@@ -32,8 +32,8 @@ from holdfast.settings.projects import MAX_PROJECTS, folder_of
 from holdfast.store.base import Job, Scope
 from holdfast.tokens import TokenCounter, counter
 
-# Not every process extracts facts or uses a model: the functions below import what that takes when they are called, so
-# that a program that only assembles windows starts sooner.
+# Not every process extracts facts or uses a model. The functions below import the modules for that when they are
+# called, so that a program that only assembles windows starts sooner.
 if TYPE_CHECKING:
     from holdfast.memory.learning import Choice, Step
     from holdfast.models.base import Model
@@ -41,26 +41,25 @@ if TYPE_CHECKING:
 MAX_SESSIONS: Final = 64
 """Sessions whose state is kept between two requests."""
 MAX_FAILURES: Final = 100
-"""Failed extractions of an agent that its next report names, and agents with such reports."""
+"""How many failed extractions the next report of an agent names, and for how many agents they are kept."""
 EMBED_BATCH: Final = 64
-"""Passages that are embedded in the background at a time."""
+"""How many passages the background embeds at a time."""
 RETRY_SECONDS: Final = 5.0
 """How long the background thread waits after an error."""
 POLL_SECONDS: Final = 30.0
 """How often the background thread looks for work that another process left."""
 GATHER_SECONDS: Final = 0.1
-"""How long it waits after a notification: a question and its reply, or several sessions, are then worked on at once."""
+"""How long it waits after a notification, so that a question and its reply, or several sessions, make one batch."""
 HOOK_SECONDS: Final = 2.0
 """How long `close` waits for listeners that still run."""
 CLOSE_SECONDS: Final = 10.0
 """How long `close` waits for the background thread, and for a memory that hangs."""
-
 MAX_JOBS: Final = 10_000
-"""Jobs that are looked at together for one that may run now."""
+"""How many jobs are read at once to find one that may run now."""
 SWEEP_MILLISECONDS: Final = 20_000
 """How often sessions that are idle are looked for."""
 LOCK_SECONDS: Final = 0.05
-"""How long `work` waits before it looks again whether another process still works."""
+"""How long `work` waits before it checks again whether another process still works."""
 
 T = TypeVar("T")
 
@@ -257,7 +256,7 @@ class Engine:
         self._watchdog.close()
 
     def _end_sessions(self) -> None:
-        """Mark the sessions that were used, so that a later process reads what is left of them."""
+        """Mark the sessions that were used, so that a later process extracts facts from the rest of them."""
         if self._is_memory_hanging() or self._memory.store.readonly:
             return
         with self._lock:
@@ -436,10 +435,10 @@ class Engine:
         return done
 
     def _is_memory_hanging(self, scope: Scope | None = None) -> bool:
-        """Return whether a call to the memory that was given up has not returned yet.
+        """Return whether a call to the memory that nobody waits for any more has not returned yet.
 
         Args:
-            scope: A conversation; only calls that hold up its own calls count. By default all calls count.
+            scope: A conversation: count only calls that hold up its own calls. By default all calls count.
         """
         if scope is None:
             return bool(self._watchdog.hanging())
@@ -455,7 +454,7 @@ class Engine:
             self._worker.notify()
 
     def _queue_compaction(self, session: Session, coming: int) -> None:
-        """Let the background compact a session."""
+        """Queue a session to be compacted in the background."""
         self._due[session] = coming
         self._notify()
 
@@ -511,10 +510,11 @@ class Engine:
         """
         choice = self._choose_job()
         job = choice.job
-        step = None
-        if job is not None:
-            step = self._run_job(job, waits=waits)
-        if job is None or step is None:
+        if job is None:
+            self._report_limit(choice.limit)
+            return False
+        step = self._run_job(job, waits=waits)
+        if step is None:
             self._report_limit(choice.limit)
             return False
         if step.limit:
@@ -538,7 +538,7 @@ class Engine:
         return choice
 
     def _report_limit(self, limit: str) -> None:
-        """Let the next reports say which limit extraction waits for, once until it changes; empty if for none."""
+        """Add to the next reports which limit extraction waits for, once until it changes; empty for none."""
         if limit == self._limit:
             return
         self._limit = limit
@@ -565,7 +565,7 @@ class Engine:
         return None
 
     def _add_failures(self, jobs: Sequence[Job], failure: str) -> None:
-        """Let the next report of the agents and projects of some jobs say what is wrong."""
+        """Add a failure to the next report of each agent and project of some jobs."""
         with self._lock:
             for owner in {replace(job.scope, session="") for job in jobs}:
                 earlier = self._failures.get(owner, [])
@@ -655,7 +655,7 @@ def _require_clock(clock: object) -> None:
 
 
 def _read_settings(given: object) -> tuple[Settings, tuple[str, ...]]:
-    """Return the settings that a caller gives, checked, or those of the files; and what they warn of."""
+    """Check the settings that a caller gives, or read those of the files; also return their warnings."""
     if given is None:
         given = configuration.load(files=configuration.default_files())
     if isinstance(given, Loaded):

@@ -1,4 +1,4 @@
-"""One model request through a session: every way in makes its requests here.
+"""One model request through a session. The proxy, the adapters and the agent all make their requests here.
 
     exchange = exchanges.begin(session, read_body(body, format="anthropic"))
     response = send(exchange.body)
@@ -60,20 +60,20 @@ Write: TypeAlias = Callable[[list[dict[str, Any]]], str]
 """Lets the caller's model answer messages (dicts with `role` and `content`), for summaries."""
 
 MAX_RETRIES: Final = 3
-"""How often a request that the provider refuses is sent again, smaller. Three steps of `SHRINK` halve it."""
+"""How many times a request that the provider refuses is sent again, smaller. Three steps of `SHRINK` halve it."""
 SHRINK: Final = 0.8
-"""How much of a refused request the next one may have. Most providers report how far a request is over their limit, and
-then it is cut by that much in addition. This factor is for those that do not, and for differences between their token
-counts and ours."""
+"""The size of the next request as a share of the refused one. Most providers report how far a request is over their
+limit, and then it is cut by that much too. This factor is for those that do not, and for differences between their
+token counts and ours."""
 MAX_LEARNED: Final = 1_000
-"""Conversations whose refused windows are remembered."""
+"""For how many conversations the sizes of refused windows are remembered."""
 REPLY_FIELDS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """The fields of a body that have the maximum length of the reply."""
 SUMMARY_REPLY_FIELDS: Final[Mapping[str, Sequence[str]]] = {
     "anthropic": ("max_tokens",),
     "openai_chat": ("max_tokens", "max_completion_tokens"),
 }
-"""Those of them that a request for a summary may have. Some services of the Responses API refuse theirs."""
+"""The ones that a request for a summary may have, by format. Some services of the Responses API refuse theirs."""
 SUMMARY_FIELDS: Final = ("model", "metadata", "store", "service_tier")
 """Other fields of the client's request that a request for a summary has too."""
 MAX_IDENTITY_CHARS: Final = 200
@@ -109,8 +109,8 @@ class ModelRequest:
         model_tokens: The context window of the model, for callers that know more than its name; 0 if they do not.
         max_tokens: The maximum length of the reply; 0 if the request does not say.
         tools: The definitions of the tools, to be counted.
-        overhead: Tokens of anything else in the request. `read_body` leaves it 0: of a body the messages, the system
-            prompt and the tools are counted, and no other field, such as a schema of the reply.
+        overhead: Tokens of anything else in the request. `read_body` leaves it 0: it counts the messages, the system
+            prompt and the tools of a body, and no other field, such as a schema of the reply.
         facts: Facts that the caller chose for this question.
         standing: Facts that the caller wants in an overview, if the request gets one.
         recall: Whether memory is recalled for it.
@@ -185,7 +185,7 @@ def change_body(body: Json, messages: Sequence[Message], window: Sequence[Messag
             fields.pop(key, None)
     changed = {key: value for key, value in fields.items() if body.get(key) != value}
     if not changed:
-        return body  # the same object: `Exchange.is_changed` asks for it
+        return body  # the same object, by which `Exchange.is_changed` recognises it
     return {**body, **changed}
 
 
@@ -193,7 +193,7 @@ def make_summary_body(body: Json, messages: Sequence[Message], *, format: str, m
     """Make the body of a request that lets the model of a client's request write a summary of its conversation."""
     made: dict[str, Any] = {key: body[key] for key in SUMMARY_FIELDS if key in body}
     for key in SUMMARY_REPLY_FIELDS.get(format, ()):
-        if key in body or format == "anthropic":  # it must say how long a reply may be
+        if key in body or format == "anthropic":  # Anthropic requires the field
             made[key] = max_tokens
     made |= providers.render_request(messages, format)
     identity = _find_identity(body)
@@ -214,7 +214,7 @@ def _find_identity(body: Json) -> str:
 
 
 def _has_same_parts(messages: Sequence[Message], window: Sequence[Message]) -> bool:
-    """Return whether a window has the parts of the messages, even if a system message has moved or is the user's."""
+    """Return whether a window has the parts of the messages, even if a system message has moved or changed its role."""
     given = [message.parts for message in messages]
     sent = [message.parts for message in window]
     if given == sent:
@@ -299,15 +299,15 @@ class Exchanges:
             session.model = FunctionModel(write, context_tokens=exchange.limit)
         try:
             if request.is_continued:
-                # At a place that is known, a message that is sent again is the same message.
+                # With a known place, a message that is sent again is recognised as the same message.
                 appended = session.append(request.messages, format=request.format, after=request.after or None)
                 return replace(exchange, place=appended.place)
             return _assemble(exchange)
-        except ModelCancelledError:  # the caller has cancelled a compaction, and waits for nothing more
+        except ModelCancelledError:  # the caller cancelled a compaction, and does not wait for a request
             raise
         except HoldfastError as error:
             return _assemble_after(exchange, error, reason=str(error))
-        except Exception as error:  # a fault of ours must not stop the agent
+        except Exception as error:  # a bug in Holdfast must not stop the agent
             log.exception("a request goes on without memory")
             return _assemble_after(exchange, error, reason=type(error).__name__)
 
@@ -325,7 +325,7 @@ class Exchanges:
     def begin_without_memory(
         self, session: Session, request: ModelRequest, *, error: Exception, reason: str, warn: Warn = ignore
     ) -> Exchange:
-        """Begin an exchange after an error because of which its session is not known."""
+        """Begin an exchange whose session could not be found because of an error."""
         return _assemble_after(self._make(session, request, warn=warn), error, reason=reason)
 
     def _make(self, session: Session, request: ModelRequest, *, compact: Compact | None = None, warn: Warn) -> Exchange:
@@ -364,7 +364,7 @@ class Exchanges:
         return DEFAULT_CONTEXT_TOKENS, "default"
 
     def learn(self, exchange: Exchange, *, limit: int, max_prompt: int) -> None:
-        """Remember what the provider takes of a conversation."""
+        """Remember how large a window of a conversation may be, after the provider has refused a larger one."""
         key = (exchange.session.scope, exchange.request.model)
         with self._lock:
             self._learned[key] = _Learned(limit=limit, max_prompt=max_prompt)
@@ -375,7 +375,7 @@ class Exchange:
     """A model request and the window that is sent for it.
 
     Attributes:
-        exchanges: What began it.
+        exchanges: The `Exchanges` that began it.
         session: The session that it belongs to.
         request: The request as it came.
         body: The body to send; that of the request itself if nothing was edited.
@@ -383,8 +383,8 @@ class Exchange:
         place: The place of the reply in the conversation; empty if memory failed.
         limit: The context window, in tokens of the provider.
         source: The source of the limit.
-        max_prompt: Tokens that everything in front of the reply may have, because more was refused; None if nothing
-            was. They are counted by us: what we know of the provider's way to count may change.
+        max_prompt: The maximum tokens of everything before the reply, because more was refused; None if nothing was.
+            They are our estimate, because the known ratio to the provider's tokens may change.
         retries: How many larger windows were refused before.
         failure: Why the window was made without memory; empty if it was made with it.
         error: Why the request is sent as it came; None if it has a window, or needs none.
@@ -455,7 +455,7 @@ class Exchange:
         try:
             _compact(smaller)
             smaller = _assemble(smaller)
-        except ModelCancelledError:  # the caller has cancelled the compaction, and waits for nothing more
+        except ModelCancelledError:  # the caller cancelled the compaction, and does not wait for a request
             raise
         except HoldfastError as error:
             self.warn(f"a request that does not fit was not made smaller: {error}")
@@ -503,7 +503,7 @@ def _assemble_once(exchange: Exchange) -> Exchange:
             source=exchange.source,
         )
     else:
-        asked = exchange.session._make_request(
+        session_request = exchange.session._make_request(
             exchange.limit,
             exchange.reserve,
             model=request.model,
@@ -512,8 +512,13 @@ def _assemble_once(exchange: Exchange) -> Exchange:
             overhead=request.overhead,
             source=exchange.source,
         )
-        asked = replace(asked, facts=request.facts, standing=request.standing, is_recalling=request.recall)
-        window = exchange.session._assemble_request(request.messages, asked)
+        session_request = replace(
+            session_request,
+            facts=request.facts,
+            standing=request.standing,
+            is_recalling=request.recall,
+        )
+        window = exchange.session._assemble_request(request.messages, session_request)
     for failure in window.failures:
         exchange.warn(failure)
     body = request.body
@@ -556,8 +561,8 @@ def _can_compact_below(exchange: Exchange, limit: int) -> bool:
 
 
 def _compact(exchange: Exchange) -> bool:
-    """Compact the session, and return whether there was something to compact. A smaller window needs no memory."""
-    if exchange.failure:
+    """Compact the session, and return whether there was something to compact."""
+    if exchange.failure:  # memory does not work: the window only has the newest messages that fit
         return False
     try:
         if exchange.compact is not None:
@@ -575,10 +580,10 @@ def _compact(exchange: Exchange) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedReply:
-    """A reply that was handed in to be archived.
+    """The result of `archive_reply`.
 
     Attributes:
-        messages: Its messages; none if it broke off, or cannot be read.
+        messages: The messages of the reply; none if it broke off or cannot be read.
         place: The place in the conversation after it; None if it was not archived.
     """
 
@@ -589,14 +594,14 @@ class ArchivedReply:
 def archive_reply(
     session: Session, reply: Sequence[Incoming], *, format: str, after: str | None, is_cut: bool = False
 ) -> ArchivedReply:
-    """Archive a reply, and calibrate the token counter by the usage in it. The client gets it even if that fails.
+    """Archive a reply, and calibrate the token counter by the usage in it. A failure is only logged.
 
     Args:
         session: The session of the request.
         reply: The messages of the reply.
         format: Their format.
         after: The place of the reply, as `Exchange.place` has it; None for the last request of this thread or task.
-        is_cut: Whether the reply broke off. Then it is marked so, and not recalled: the client may ask again.
+        is_cut: Whether the reply broke off. Then it is marked as broken and not recalled: the client may ask again.
     """
     messages: list[Message] = []
     place: str | None = None
@@ -627,7 +632,7 @@ def _has_content(message: Message) -> bool:
     return False
 
 
-# --- models of ours ----------------------------------------------------------------------
+# --- requests to a model client ----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -663,9 +668,9 @@ def complete(
             _check_usage(reply, model)
         except ModelOverflowError as error:
             smaller = exchange.shrink(Numbers(limit=error.limit, requested=error.requested))
-            if smaller is None and exchange.retries == 0:  # nothing smaller was tried: there is nothing to explain
-                raise
             if smaller is None:
+                if exchange.retries == 0:  # no smaller window was tried, so the provider's error says it all
+                    raise
                 raise _explain_overflow(error, tries=exchange.retries) from error
             exchange = smaller
         except ModelCancelledError:
@@ -680,7 +685,7 @@ def complete(
 
 
 def _check_usage(reply: Reply, model: Model) -> None:
-    """Raise an error if a provider has left out a part of the request without saying so."""
+    """Raise an error if a provider has truncated the request without reporting it."""
     if is_silent_overflow(reply.usage, context_tokens=model.context_tokens):
         raise ModelOverflowError("the provider truncated the request without an error", model=model.name)
 

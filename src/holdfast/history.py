@@ -26,13 +26,13 @@ from holdfast.store.base import MessageRow, Scope, Select
 from holdfast.tokens import TokenCounter
 
 MAX_REPLIES: Final = 20
-"""The replies whose length decides how much is reserved for the next one."""
+"""How many of the last replies decide how much is reserved for the next one."""
 MAX_LOGS: Final = 16
-"""Histories that a reply may follow: this many requests of one session may wait for a reply at once."""
+"""How many requests of one session may wait for a reply at once. Each has a history that a reply may follow."""
 MAX_LOG_KEYS: Final = 4096
-"""Messages at the end of each of these histories that are compared with appended messages.
+"""How many messages at the end of each of these histories are compared with appended messages.
 
-A client may append its whole history, and not only a reply.
+A client may append its whole history instead of only a reply.
 """
 MESSAGE_BYTES: Final = 2_000
 """Bytes of a message in addition to its strings.
@@ -199,8 +199,8 @@ class History:
     def mask_ahead(self, given: Sequence[Incoming], *, format: str | None = None) -> Masks:
         """Mask the new messages of a history. The caller does not hold the lock of the session.
 
-        A search of hostile text takes long. If another request changes the history meanwhile, or a message contains
-        recalled text, what was masked here is not used, and the message is masked when it is archived.
+        Searching hostile text takes long. If another request changes the history meanwhile, or a message contains
+        recalled text, the result is not used, and the message is masked when it is archived.
         """
         if not self.memory.settings.archive.redaction:
             return NO_MASKS
@@ -231,8 +231,8 @@ class History:
     def update(self, given: Sequence[Incoming], *, format: str | None = None, masks: Masks = NO_MASKS) -> Update:
         """Compare the messages of a request with those of the last one, and archive the new ones, durably.
 
-        Each message is read in the format that it shows unless one is named. The system prompt is compared
-        separately: many clients put the date into it.
+        The format of each message is detected, unless `format` names one. The system prompt is compared separately,
+        because many clients put the date into it.
         """
         stripped: list[str] = []
         messages = self._normalise(given)
@@ -349,8 +349,8 @@ class History:
             if other.caller is None or other.caller != caller:
                 kept.append(other)
             elif other.place != log.place:
-                # A caller makes one request at a time, so this one is over. But its reply may still come, through
-                # somebody else. A request with the same place was made again, and has only one reply.
+                # A caller makes one request at a time, so this one is over. But another caller may still append its
+                # reply. A request with the same place was only made again: it gets one reply, and is dropped here.
                 kept.append(replace(other, caller=None))
         self._logs = [*kept, replace(log, caller=caller, is_waiting=True)]
         return log.place
@@ -366,9 +366,9 @@ class History:
     ) -> tuple[AppendResult, list[Message]]:
         """Archive messages that follow those of the session, such as a reply; return the numbers and the new messages.
 
-        They follow the request with the place `after`, else a request of the caller. Messages that the session ends
-        with already are not archived again. A user may say the same words twice: a single user message is always new,
-        unless it has an id or a timestamp.
+        They follow the request with the place `after`, else a request of the caller. If the session ends with some of
+        them already, these are not archived again. A single user message is always new, unless it has an id or a
+        timestamp: users repeat themselves.
         """
         read, stripped = archive.strip_recalled(_read_reply(given, format), self.memory.marks)
         own = [message for message in read if message is not None]
@@ -395,8 +395,7 @@ class History:
     def exclude_broken(self, numbers: Sequence[int]) -> None:
         """Exclude an incomplete reply from recall until it is repeated.
 
-        A reply that was in a history is part of the conversation: its archived message is not marked as broken, and
-        does not change.
+        If a history contained the same reply before, its archived message is not marked as broken and stays as it is.
         """
         rows: list[MessageRow] = self.memory.store.read_messages(Select(scope=self.scope, ids=tuple(numbers)))
         broken = [row for row in rows if row.message.is_broken]
@@ -405,10 +404,12 @@ class History:
     def _choose_log(self, own: Sequence[Message], *, caller: object, after: str | None) -> tuple[_Log, archive.Placing]:
         """Choose the history that messages follow, and return whether that is certain.
 
-        A caller that waits for a reply appends that reply. Another caller may have got any of them; a history that
-        already contains the reply shows which request it answers. A request before the chosen one has its reply: that
-        is in the history of the chosen one, and the same words again are another message. But if callers that cannot be
-        distinguished made the same request twice, and one reply was appended, the other one may still come.
+        A caller that waits for a reply appends that reply. Another caller may have received any of the replies; a
+        history that already contains the reply shows which request it answers.
+
+        If the chosen history continues that of a waiting request, it already contains the reply to that request, and
+        the same words again are another message. There is one exception: if callers that cannot be distinguished made
+        the same request twice, and one reply was appended, the other reply may still come.
         """
         if after:
             for log in reversed(self._logs):
@@ -451,7 +452,7 @@ class History:
         self._logs = left
 
     def _add_log(self, log: _Log) -> None:
-        """Add the newest log; of the others, keep those of requests that still wait."""
+        """Add the newest log, and drop the others unless their requests still wait for a reply."""
         waiting = [other for other in self._logs if other.is_waiting]
         self._logs = [*waiting, log][-MAX_LOGS:]
 
@@ -469,7 +470,7 @@ class History:
         return 0
 
     def _is_first(self, digest: str) -> bool:
-        """Return whether the session begins with this message, or did before that was forgotten."""
+        """Return whether the session begins with this message, or did so before the message was forgotten."""
         known = self.memory.store.find(self.scope, [digest])
         nonces = known.numbers.get(digest, {})
         for place in archive.follow_forgotten(archive.FIRST, known.forgotten):
@@ -509,7 +510,7 @@ class History:
             if not text.strip():
                 continue
             if text != left[-1]:
-                left.pop()  # it follows the history
+                left.pop()  # the caller sends this question after the history
             if not left or text != left[-1]:
                 break
             left.pop()
@@ -517,7 +518,7 @@ class History:
         return tuple(reversed(numbers))
 
     def add_pairs(self, ids: Sequence[int]) -> tuple[int, ...]:
-        """Add to messages all that they cannot be sent without: to a result its call, and to a call its results."""
+        """Add the messages that these cannot be sent without: the call of a result, and the results of a call."""
         wanted = set(ids)
         for unit in units([item.message for item in self.messages]):
             together = {item.id for item in self.messages[unit.start : unit.stop]}
@@ -563,7 +564,7 @@ class History:
         for number, message in zip(numbers, masked, strict=True):
             if message.role == "assistant":
                 replies.add(number)
-        if replies:  # one that broke off may be recalled from now on: see `exclude_broken`
+        if replies:  # a broken reply that is repeated may be recalled from now on: see `exclude_broken`
             exclusion.include_repeated(self.memory.store, self.scope, replies, time=self.memory.clock())
         return numbers, keys
 

@@ -76,12 +76,12 @@ class ContextReport:
         recalled: The passages in the block, with the parts of their scores. A block may have facts alone.
         recalled_facts: The ids of the facts in the block, as `Session.facts` returns them.
         recall_reason: Why there is no block, if there is none.
-        question: The numbers of the messages that are the question: memory is asked it, and cuts are decided by it.
-        recall_texts: How many of them memory was asked, the newest ones; 0 if it was asked nothing.
-        recall_confidence: How sure it is that memory has to do with the question. It decides the size of the block.
-        recall_size: The most tokens that the block may have by that confidence.
-        recall_cap: The most tokens that the window has for a block.
-        missed: The best passages that match the question and are not in the block.
+        question: The numbers of the messages that make up the question. Recall and cuts are decided by it.
+        recall_texts: How many of them, the newest ones, memory was searched for; 0 if it was not searched.
+        recall_confidence: How sure it is that memory matches the question. It decides the size of the block.
+        recall_size: The maximum tokens of the block at that confidence.
+        recall_cap: The maximum tokens of a block in this window.
+        missed: The best passages that match the question but are not in the block.
         prefix_kept: The share of the previous request, by tokens, that is a prefix of this one.
         repairs: Changes that the provider's rules required, and recalled text that came back and was removed.
         warnings: Failures that did not stop the request.
@@ -89,7 +89,7 @@ class ContextReport:
         model: The model of the request, if known.
         files: The files that the agent put into its prompt.
         token_scale: How many tokens the provider may count per token of `total_tokens`.
-        is_calibrated: Whether that comes from reported usage; else it is a margin.
+        is_calibrated: Whether that comes from reported usage; otherwise it is a margin.
         whole_tokens: The tokens of the request if the whole conversation were sent; 0 in reports of older versions.
         user_message: The number of the newest message of the user; 0 if there is none.
         lookups: How often the model has called tools of memory since that message.
@@ -186,9 +186,9 @@ class Window:
     Attributes:
         items: The messages in it, with their archive numbers and tokens.
         provider: The provider whose rules it keeps.
-        valid: The valid form of it for that provider.
+        valid: Its valid form for that provider.
         report: What was kept, pruned, trimmed and recalled, and why.
-        block: What is recalled for a question that is not among the messages: send it before the question.
+        block: The recalled block for a question that is not among the messages. Send it before the question.
         failures: What failed while it was made. The report has it too, next to warnings about the memory as a whole.
         place: The place of its reply in the conversation, for `after` of `Session.append`; empty if memory failed.
         has_memory: Whether memory worked. If not, it has the newest messages that fit, and nothing was archived.
@@ -370,7 +370,7 @@ def _list_files(items: Sequence[Item]) -> list[tuple[Item, tuple[WorkspaceFile, 
 
 
 def _find_files(text: str) -> tuple[WorkspaceFile, ...]:
-    """Return the files in a text. One that cannot have any is not kept with its result: it may be very long."""
+    """Return the files in a text. A text that cannot have any may be very long, and is not cached with its result."""
     if not any(hint in text for hint in _HINTS):
         return ()
     return _read_files(text)

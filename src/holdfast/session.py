@@ -252,7 +252,7 @@ class _State:
         return fetched.warnings
 
     def fit(self, limits: Budget) -> Budget:
-        """Return limits by what is known of the conversation: how the provider counts, and how long replies are."""
+        """Adjust limits to the conversation: to how the provider counts tokens, and how long its replies are."""
         scale = self.timeline.token_scale
         return replace(limits, scale=scale).follow_replies(self.history.measure_longest_reply(scale=scale))
 
@@ -471,7 +471,7 @@ class Session:
                 validation=state.validation,
             )
             steps = Steps()
-            # None if recording fails: the window is sent all the same, but it cannot be made again from its records.
+            # None if recording fails: the window is sent anyway, but it cannot be rebuilt from its records.
             numbers: tuple[int, int] | None = None
             with steps.guard("record"):
                 work = self._plan_learning(state, outcome.edits)
@@ -480,7 +480,7 @@ class Session:
                 if recorded.conflict is not None:
                     if tries_left:
                         continue
-                    raise recorded.conflict
+                    raise recorded.conflict  # the guard reports it
                 numbers = recorded.numbers
                 state.edits.remember_window(
                     window.items,
@@ -586,30 +586,30 @@ class Session:
         """Archive messages that follow those of the session, such as a reply, and return their numbers.
 
         They are durable and searchable when this returns. An empty message is archived too, and left out of windows.
-        Messages that the session ends with already are not archived again, and recalled text that came back is removed:
-        `stripped` of the result lists the messages. Near the limit of the last request the session is compacted, as set
-        by `compaction.auto`.
+        If the session ends with some of them already, these are not archived again. Recalled text that came back is
+        removed: `stripped` of the result lists the messages. Near the limit of the last request the session is
+        compacted, as set by `compaction.auto`.
 
         Args:
             messages: The messages, as for `assemble`.
             format: The format of the messages, as for `assemble`.
             after: `Window.place` of the request that they answer, or `place` of what was appended before them; by
                 default they follow the last request that this thread or task has made. Name it if requests of one
-                session overlap and another thread appends the reply, and if another engine or process has written to
+                session overlap and another thread appends the reply, or if another engine or process has written to
                 the session: without it, a reply with the same text as the newest message counts as a repetition of it.
 
         Raises:
-            InputError: `after` is no place.
+            InputError: `after` is not a place.
         """
         return self._append(messages, format=format, after=after, is_broken=False)
 
     def _append_broken(
         self, messages: Sequence[Incoming], *, format: str | None = None, after: str | None = None
     ) -> AppendResult:
-        """Archive what has come of a reply that broke off, marked so; see `append`.
+        """Archive the part of a broken reply that arrived, and mark it as broken; see `append`.
 
-        The client asks again, and half an answer must not be recalled for that. It is recalled once a history contains
-        it, or the same reply comes as a whole: then nothing was missing.
+        The client asks again, and half an answer must not be recalled then. It is recalled once a history contains it,
+        or a complete reply has the same text: then nothing was missing.
         """
         read = providers.read(messages, format=format, keep_malformed=True)
         broken = [replace(message, stop="aborted") for message in read]
@@ -642,7 +642,7 @@ class Session:
                 coming += count_message(message, count=self._resources.count)
             self._compact_if_due(coming=coming)
             self._mark_in_use()
-        self._resources.notify()  # now, and not for the request: the vectors of both are made at once
+        self._resources.notify()  # not earlier, for the request: the vectors of both messages are made in one batch
         return result
 
     def _note_reply_time(self, milliseconds: int, *, place: str) -> None:
@@ -748,7 +748,7 @@ class Session:
         """List what left the windows of the session, oldest first: when, why, and its first words.
 
         Args:
-            last: Only this many, the newest ones.
+            last: How many to list, the newest ones; by default all.
         """
         store = self._memory.store
         cuts = read_cuts(store, self.scope)
@@ -762,8 +762,8 @@ class Session:
 
         Args:
             cut: The number of the cut, as `describe_cuts` returns it.
-            start: The number of the message to go on from, as the last call returned it as `next`.
-            max_chars: The characters to get at most.
+            start: The number of the message to continue from: `next` of the last call.
+            max_chars: The maximum characters to return.
 
         Raises:
             InputError: There is no such cut.
@@ -845,8 +845,8 @@ class Session:
     def _compact_if_due(self, *, coming: int = 0, is_recalling: bool = True) -> None:
         """Compact near the limit of the last request, here or in the background.
 
-        If the settings turn recall off, nothing else makes room: then it is done without a model too, by rule. Without
-        recall, a compaction that was left to the background is done here before a message has to be cut.
+        If the settings turn recall off, nothing else makes room, so the session is compacted by rule if there is no
+        model. Without recall, a compaction that was left to the background is done here before a message has to be cut.
         """
         limits = self._limits
         auto = self._choose_auto()
@@ -896,7 +896,7 @@ class Session:
         self._resources.notify()
 
     def _is_near_limit(self, limits: Budget, coming: int) -> bool:
-        """Return whether a compaction is due by what is really sent: if trimming keeps the window small, none is."""
+        """Return whether a compaction is due. What is sent decides: if trimming keeps the window small, none is due."""
         if len(self._state.history.messages) < self._compact_from:
             return False
         used = tokens(self._state.replay(limits).items) + limits.overhead + coming
@@ -942,7 +942,7 @@ class Session:
         The session is locked only to plan and to record, so that requests continue while the summary is made.
 
         Raises:
-            CompactionError: There is nothing to compact, nothing shorter could be made, or the session has changed
+            CompactionError: There is nothing to compact, nothing shorter could be made, or the session changed
                 meanwhile.
         """
         from holdfast.compaction.run import Compaction, Writer  # noqa: PLC0415 - see the top of the module
@@ -1005,7 +1005,7 @@ class Session:
     # --- learning ------------------------------------------------------------------
 
     def _plan_learning(self, state: _State, edits: Sequence[Edit]) -> list[Job]:
-        """Return the job that reads what some edits remove from the window, if it is worth one."""
+        """Return the job that extracts facts from what some edits remove from the window, if that is worth a job."""
         if not edits or not self.settings.knowledge.extraction:
             return []
         memory = self._resources.memory
@@ -1019,16 +1019,16 @@ class Session:
         )
 
     def _mark_in_use(self) -> None:
-        """Mark the session as being in use, now and then: what is left of it is read once it is idle.
+        """Mark the session as in use, from time to time. Once it is idle, facts are extracted from the rest of it.
 
-        The mark is a small write. If it fails, the next request tries it again.
+        The mark is a small write. If it fails, the next request tries again.
         """
         knowledge = self.settings.knowledge
         if not knowledge.extraction:
             return
         memory = self._resources.memory
         now = memory.clock()
-        # Twice in the time after which a session is idle: one that is in use always has a mark newer than that.
+        # Twice in the time after which a session is idle, so that a session in use always has a newer mark.
         interval = knowledge.idle // timedelta(milliseconds=1) // 2
         if self._marked_at is not None and 0 <= now - self._marked_at <= max(interval, MIN_MARK_PAUSE):
             return
@@ -1038,7 +1038,7 @@ class Session:
             self._marked_at = now
 
     def _make_end_marks(self) -> list[Job]:
-        """Return the mark that the engine of the session was closed, if it was in use here."""
+        """Return the mark that says that the engine of the session was closed, if the session was in use here."""
         if self._marked_at is None:
             return []
         self._marked_at = None
@@ -1060,7 +1060,7 @@ class Session:
     def search(self, query: str, *, across: bool = True, limit: int = 10) -> list[Hit]:
         """Find the passages that match a question, best first; `across` includes the agent's other sessions.
 
-        The newest message of the user is left out if it only asks something: it is the question that is being answered.
+        The newest message of the user is left out if it only asks something: that is the question being answered.
         """
         require_text(query=query)
         require_count(limit=limit, least=1)
@@ -1078,17 +1078,17 @@ class Session:
         return ()
 
     def messages(self) -> list[MessageRow]:
-        """List the archived messages of the session, those that were taken back too; see `conversation`.
+        """List the archived messages of the session, including those that the client took back; see `conversation`.
 
         Damaged ones are left out; `Engine.stats` names them.
         """
         return self._memory.store.read_messages(Select(scope=self.scope))
 
     def conversation(self) -> list[Message]:
-        """List the messages of the last request and the reply to it, to go on with after a restart.
+        """List the messages of the last request and the reply to it, to continue from after a restart.
 
-        What the client had taken back or changed before that request is archived, and not among them. System prompts
-        are not among them either: pass them again.
+        They do not include messages that the client took back or changed before that request, which are archived, nor
+        system prompts: pass these again.
         """
         return [row.message for row in read_conversation(self._memory.store, self.scope)]
 
@@ -1098,7 +1098,7 @@ class Session:
         Args:
             ids: The numbers, as `search` and `recall` return them.
             across: Whether messages of the agent's other sessions are found.
-            around: How many messages before and after each one to get with it.
+            around: How many messages before and after each one to include.
 
         Raises:
             StorageError: One of the messages is damaged.
@@ -1118,7 +1118,7 @@ class Session:
     ) -> FactRow:
         """Store a fact; it supersedes those of the same subject and slot, and a decision that its words replace.
 
-        Up to three `questions` that it answers, in other words than its own, are searched with it.
+        Up to three `questions` that it answers are searched too. Ask them in other words than those of the fact.
         """
         require_text(content=content, subject=subject, slot=slot)
         require_texts(questions=questions)
@@ -1144,23 +1144,23 @@ class Session:
         return self._memory.keep_fact(fact_id, scope=self.scope, across=across)
 
     def keep_all_facts(self, fact_ids: Sequence[str], *, across: bool = True) -> list[FactRow]:
-        """Decide that facts that contradict each other all hold: they are no longer reported. Return them.
+        """Keep facts that contradict each other, all of them, and return them. They are no longer reported.
 
         Raises:
-            InputError: Fewer than two facts are named, or one that does not hold.
+            InputError: Fewer than two facts are named, or one of them is not current.
         """
         require_texts(fact_ids=fact_ids)
         return self._memory.keep_all_facts(fact_ids, scope=self.scope, across=across)
 
     def pin_facts(self, fact_ids: Sequence[str], *, pinned: bool = True) -> int:
-        """Pin facts, or no longer, and return how many changed. A pinned fact is in every block, and not replaced."""
+        """Pin or unpin facts, and return how many changed. A pinned fact is in every block, and is never replaced."""
         require_texts(fact_ids=fact_ids)
         return len(self._memory.pin_facts(fact_ids, scope=self.scope, pinned=pinned))
 
     def learn(self) -> int:
         """Queue the messages of the session for fact extraction, and return how many will be read.
 
-        What was read before, or waits to be, is not queued again.
+        Messages that were read before, or are queued already, are not queued again.
         """
         memory = self._memory
         count = queue(memory.store, scope=self.scope, reader=self._resources.learner.reader, time=memory.clock())
@@ -1205,7 +1205,7 @@ class Session:
             return tuple(self._state.edits.edits)
 
     def pin(self, ids: Sequence[int], *, pinned: bool = True) -> int:
-        """Keep messages in every window from now on, or no longer; those that were removed come back."""
+        """Keep messages in every window from now on; those that were removed come back. `pinned=False` undoes it."""
         require_numbers(ids=ids)
         known = self._memory.pin(ids, scope=self.scope, pinned=pinned)
         with self._lock:
@@ -1303,7 +1303,7 @@ class Session:
         overhead: int = 0,
         source: LimitSource | None = None,
     ) -> Request:
-        """Make a request of the arguments of `assemble`; `source` is that of a limit that the caller did not choose."""
+        """Make a request from the arguments of `assemble`; `source` is set if the user did not choose the limit."""
         require_list(Mapping, "a list of tool definitions, as in the request", tools=tools)
         require_count(overhead=overhead)
         if model is not None:

@@ -1,4 +1,4 @@
-"""The requests that a session has made: what was sent last, a record of every turn, and any past window again.
+"""The requests that a session has made: the last window, a record of every turn, and how to rebuild a past window.
 
 Internal: `Session` is the public object, and its lock guards every use of a `Timeline`.
 """
@@ -27,13 +27,13 @@ from holdfast.store.figures import REPLY, TURN
 from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_prompt, scale_of
 
 MAX_WAITING: Final = 16
-"""Turns without a reply that are kept: requests of one session may overlap."""
+"""How many turns without a reply are kept. Requests of one session may overlap."""
 MAX_ERROR_CHARS: Final = 200
 """Characters of a provider's error that are recorded with a turn."""
 MAX_SENT_TURNS: Final = 4
-"""Turns of an earlier process whose new messages are known to have been sent.
+"""How many turns of an earlier process are read to know which messages were sent.
 
-Only the newest message of the user or of a tool is asked about, and it came with one of the last turns.
+`was_sent` is only called for the newest message of the user or of a tool, and that came with one of the last turns.
 """
 WHOLE_TURNS: Final = 1_000
 """Turns after which the whole history of a request is recorded.
@@ -47,11 +47,11 @@ WINDOW: Final = "window"
 CUT_KINDS: Final = frozenset({"pruned", "trimmed", "compacted"})
 """The kinds of edits that take something out of the window."""
 MAX_ABOUT: Final = 3
-"""Messages of a cut whose first words describe it."""
+"""How many messages of a cut are quoted to describe it."""
 MAX_ABOUT_CHARS: Final = 120
-"""Characters of each of these messages."""
+"""The maximum characters of each of these quotes."""
 MAX_CUT_CHARS: Final = 20_000
-"""Characters of a cut that are shown at a time, if the caller names no other number."""
+"""The characters of a cut that are shown at a time by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +86,8 @@ class CutText:
 
     Attributes:
         cut: The cut.
-        messages: The messages from the one that was asked for on; the last one may be shortened.
-        next: The number of the message to go on from; None if these were the last ones.
+        messages: The messages, from the requested one on; the last of them may be shortened.
+        next: The number of the message to continue from; None if these were the last ones.
     """
 
     cut: Cut
@@ -140,7 +140,7 @@ class WindowSource(Struct, frozen=True, kw_only=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RecordedTurn:
-    """The last turn whose window can be made again: its key, and the numbers of its history."""
+    """The last turn whose window can be rebuilt: its key, and the numbers of its history."""
 
     key: str = ""
     numbers: tuple[int, ...] = ()
@@ -292,7 +292,7 @@ class Timeline:
         numbers: Sequence[int],
         place: str,
     ) -> None:
-        """Record the report of a turn, and how to make its window again if its `edits` were recorded.
+        """Record the report of a turn, and how to rebuild its window if its `edits` were recorded.
 
         `place` is that of the reply.
         """
@@ -325,7 +325,7 @@ class Timeline:
         self.memory.store.add_records(rows)
         if edits is not None:
             self._recorded = _RecordedTurn(key=key, numbers=tuple(numbers))
-        self._waiting.pop(place, None)  # a request that is made again becomes the newest one
+        self._waiting.pop(place, None)  # a request that is made again becomes the newest entry
         self._waiting[place] = _WaitingTurn(key=key, time=time)
         if len(self._waiting) > MAX_WAITING:
             oldest = next(iter(self._waiting))
@@ -350,7 +350,7 @@ class Timeline:
             turn = self._take_waiting(place)
             if turn is not None:
                 milliseconds = turn.milliseconds
-                # With results of tools among the messages, the time of the tools would be counted too.
+                # If there are tool results among the messages, the time of the tools would be counted too.
                 if milliseconds is None and now is not None and all(other.role == "assistant" for other in messages):
                     milliseconds = max(0, now - turn.time)
                 self._add_reply(turn, ReplyRecord(message=number, milliseconds=milliseconds))
@@ -446,8 +446,8 @@ def _add_edit(cut: Cut | None, edit: Edit, *, number: int, time: int) -> Cut:
 
 
 def describe_cut(store: Store, scope: Scope, cut: Cut) -> Cut:
-    """Add the first words of some messages of a cut: of those with text before calls and results."""
-    # A few more than are shown: most messages of an agent are calls and results.
+    """Add the first words of some messages of a cut, of messages with text rather than calls and results."""
+    # A few more than are shown, because most messages of an agent are calls and results.
     rows = store.read_messages(Select(scope=scope, ids=cut.messages[: 4 * MAX_ABOUT]))
     rows.sort(key=lambda row: not row.message.text)
     about: list[str] = []
@@ -460,7 +460,7 @@ def describe_cut(store: Store, scope: Scope, cut: Cut) -> Cut:
 
 
 def expand_cut(store: Store, scope: Scope, cut: Cut, *, start: int, max_chars: int) -> CutText:
-    """Read messages of a cut, from the one with the number `start` on."""
+    """Read the messages of a cut, from the number `start` on, up to `max_chars` characters."""
     numbers = tuple(number for number in cut.messages if number >= start)
     shown: list[CutMessage] = []
     left = max_chars
@@ -485,7 +485,7 @@ def expand_cut(store: Store, scope: Scope, cut: Cut, *, start: int, max_chars: i
 class PastTurn(Struct, frozen=True, kw_only=True, gc=False):
     """A recorded turn: the number of its record, its key, its number, its time in Unix milliseconds, and its window.
 
-    A page makes thousands of them, and a dataclass takes nine times as long.
+    It is a struct because a page makes thousands of them, and a dataclass takes nine times as long.
     """
 
     record: int
@@ -497,7 +497,7 @@ class PastTurn(Struct, frozen=True, kw_only=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastEdit:
-    """A recorded edit; None if it cannot be read. Forgetting has no number, -1, and always holds."""
+    """A recorded edit; `edit` is None if it cannot be read. An edit that forgets has the number -1 and always holds."""
 
     record: int
     number: int
@@ -548,7 +548,7 @@ def read_edits(store: Store, scope: Scope, *, after: int = 0) -> list[PastEdit]:
 
 
 class Histories:
-    """The messages that the client sent for past turns, whatever of them was in the window.
+    """The messages that the client sent for past turns, whether or not they were in the window.
 
     Each record holds only what is new since another turn. The history that was read last is kept: most turns continue
     the one before.
@@ -599,7 +599,8 @@ def read_conversation(store: Store, scope: Scope) -> list[MessageRow]:
     if reply is not None and reply.message:
         first_after = reply.message
     else:
-        # No reply is recorded. What no turn has sent and no turn was answered with came after the last one.
+        # No reply is recorded. Then messages came after the last turn if no turn sent them and no turn was answered
+        # with them.
         first_after = 1
         for turn in turns:
             for number in turn.source.added:
@@ -610,7 +611,7 @@ def read_conversation(store: Store, scope: Scope) -> list[MessageRow]:
 
 
 def rebuild_window(store: Store, scope: Scope, turn: int, *, count: TokenCounter) -> Window:
-    """Make the window of a past turn again, from the archive and the recorded edits.
+    """Rebuild the window of a past turn from the archive and the recorded edits.
 
     Raises:
         InputError: There is no such turn, or its window was not recorded or is forgotten.
@@ -633,7 +634,7 @@ def remake_window(
     edits: Sequence[PastEdit],
     count: TokenCounter,
 ) -> Window:
-    """Make the window of a past turn again, from its history and the edits of the session.
+    """Rebuild the window of a past turn from its history and the edits of the session.
 
     Raises:
         InputError: It is forgotten.
@@ -661,7 +662,7 @@ def remake_window(
 
 
 def _validate(items: Sequence[Item], provider: str) -> ValidWindow | None:
-    """Return the valid form of a past window; None if messages were forgotten that it cannot be sent without."""
+    """Return the valid form of a past window; None if it cannot be sent without the messages that were forgotten."""
     if not items:  # the caller sent its question after it
         return ValidWindow(provider=provider, messages=(), wire=(), repairs=())
     links = providers.link_reasoning([item.message for item in items])

@@ -84,7 +84,7 @@ MAX_PAUSE: Final = 10**15
 """The longest pause between two requests, in milliseconds: a wrong clock could give one that does not fit a
 timedelta."""
 MIN_BLOCK: Final = 64
-"""Tokens below which no block is recalled."""
+"""The minimum room for a block, in tokens. With less, nothing is recalled."""
 
 # The next three decide when earlier blocks are removed for a new one. That changes messages in the middle of the
 # window, so the provider reads most of it again at the full price. In a diary of 40 notes that ask nothing, 13 notes
@@ -92,11 +92,11 @@ MIN_BLOCK: Final = 64
 WEAK_BLOCK: Final = 300
 """Tokens that are enough for a weak match: if there is room for them, a weak match removes nothing."""
 SURE: Final = 1.0
-"""The confidence of a match that is worth a larger block than the one for which there is room."""
+"""The minimum confidence of a match that may remove earlier blocks to get a larger one."""
 MIN_LARGER: Final = 1.25
-"""How much larger than the block for which there is room one must be that is worth the earlier blocks.
+"""How many times larger a block must be to be worth the earlier blocks, compared with the one for which there is room.
 
-A few lines more are not worth them.
+A few more lines are not worth them.
 """
 TOO_WEAK: Final = "earlier blocks take the room for recalled text, and the message asks nothing that is worth a cut"
 
@@ -207,9 +207,9 @@ def assemble(
     settings = memory.settings
     provider = request.provider or history.detect_format(default=request.default_provider)
     texts = history.find_question(max_messages=settings.recall.query_messages, newest=request.question)
-    switch = "no recall was asked for"  # the reason why nothing is recalled; empty if something may be
+    why_off = "no recall was asked for"  # empty if something may be recalled
     if request.is_recalling:
-        switch = find_recall_switch(settings)
+        why_off = find_recall_switch(settings)
     with steps.measure("plan"):
         plan = _plan(
             history,
@@ -220,21 +220,21 @@ def assemble(
             steps=steps,
             texts=texts,
             provider=provider,
-            # It also decides how messages are trimmed: without recall, nothing brings them back. So it is about the
-            # settings and the request as a whole. Whether one question recalls something is decided in `_recall`.
-            is_recalling=not switch,
+            # This also decides how messages are trimmed, because without recall nothing brings them back. So it
+            # depends on the settings and the request as a whole. `_recall` decides about this one question.
+            is_recalling=not why_off,
         )
-    # The overview comes before the recall: the recall does not quote again what a block of the window has.
-    if not switch:
+    # The overview comes before the recall, which does not quote again what the overview contains.
+    if not why_off:
         known_edits = chain(edits.edits, plan.edits)
         is_due = needs_overview(plan.items, known_edits, is_first=_is_first(history, timeline))
         if is_due or not history.messages:
             with steps.guard("overview"):
                 overview = _make_overview(history, edits, timeline, memory, request, plan=plan, is_due=is_due)
                 plan = plan.add(overview)
-    recall = Recall(reason=switch or "memory failed")  # what the report says unless `_recall` returns
+    recall = Recall(reason=why_off or "memory failed")  # what the report says unless `_recall` returns
     with steps.guard("recall"):
-        if not switch:
+        if not why_off:
             recall, placed = _recall(history, edits, timeline, memory, request, plan=plan, texts=texts)
             plan = plan.add(placed)
     with steps.measure("verify"):
@@ -291,7 +291,7 @@ def assemble_without_memory(
     """
     steps = Steps()
     steps.failures.append(reason)
-    # Only what the limit demands is cut: until memory works again, nothing shows the rest of a pruned result.
+    # Only the limit may shorten anything: until memory works again, the rest of a pruned result cannot be shown.
     unpruned = structs.replace(settings, pruning=structs.replace(settings.pruning, mode="off"))
     with steps.measure("plan"):
         archived = {item.id for item in items if item.kind == "message" and item.id >= 0}
@@ -316,7 +316,7 @@ def assemble_without_memory(
     removed = len(replayed) - len(plan.items)
     if removed:
         steps.failures.append(f"{removed} older messages do not fit and are left out until memory works again")
-    # The negative numbers of messages that are not archived were for the plan alone.
+    # Messages that are not archived have negative numbers, which only the plan needed.
     window_items = tuple(item if item.id >= 0 else replace(item, id=0) for item in plan.items)
     named_edits: list[Edit] = []
     for edit in plan.edits:
@@ -395,17 +395,17 @@ def _is_first(history: History, timeline: Timeline) -> bool:
 
 
 def _is_emptied(history: History, memory: Memory) -> bool:
-    """Whether the client begins another conversation in a session that has messages: OpenClaw does if it is reset."""
+    """Whether the client starts over in a session that has archived messages, as OpenClaw does after a reset."""
     return not history.messages and bool(memory.store.read_messages(Select(scope=history.scope, limit=1)))
 
 
 def _make_overview(
     history: History, edits: EditLog, timeline: Timeline, memory: Memory, request: Request, *, plan: Plan, is_due: bool
 ) -> tuple[Edit, ...]:
-    """Return the edit that places an overview, if one is due, there is room for it and something to say.
+    """Return the edit that places an overview; nothing if none is due, it does not fit, or it would be empty.
 
     It goes into the newest message of the user. If the caller sends the question after the window, or blocks are at the
-    head, it is a message of its own after the system prompt. Nothing that the provider's cache has is changed for it.
+    head, it is a message of its own after the system prompt. It never changes what the provider has cached.
     """
     is_emptied = _is_emptied(history, memory)
     if not is_due and not is_emptied:
@@ -414,6 +414,7 @@ def _make_overview(
     is_cut = any(begins_window(edit) for edit in (*unreported, *plan.edits))
     into: int | None = None
     if request.question:
+        # After the system prompt it changes the whole prefix: only if that is not cached, or has changed anyway.
         if timeline.sent and not is_emptied and not is_cut and not lost_overview(edits.edits):
             return ()
     elif memory.settings.recall.position == "tail":
@@ -479,7 +480,7 @@ def _recall(
     A block at the tail stays until the next cut, which removes all blocks; a block at the head is for this request only
     (see `holdfast.context.edits.in_force`).
     """
-    # Of a shortened message, most can only be recalled.
+    # Most of a shortened message is not in the window, so it may be recalled.
     shortened: set[int] = set()
     for edit in (*edits.edits, *plan.edits):
         if edit.kind == "pruned":
@@ -529,10 +530,10 @@ def _recall(
 
 
 def _is_worth_a_cut(recall: Recall, items: Sequence[Item], texts: Sequence[str]) -> bool:
-    """Return whether a block is worth the earlier ones: without them, the provider's cache loses most of the window.
+    """Return whether a block is worth removing the earlier ones, which costs the provider's cache most of the window.
 
-    It must have something new, and answer a question or match well. The next step of some work always matches well,
-    because work repeats itself; its block is small.
+    It must contain something new, and answer a question or match well. The next step of some work always matches well,
+    because work repeats itself. Its block is small, so the size decides too.
     """
     if not _is_new(recall, items):
         return False
@@ -542,7 +543,7 @@ def _is_worth_a_cut(recall: Recall, items: Sequence[Item], texts: Sequence[str])
 
 
 def _explain_kept_blocks(recall: Recall, items: Sequence[Item]) -> Recall:
-    """Return why a block is not placed because of earlier ones, which stay."""
+    """Return a recall without its block, and with the reason why earlier blocks stay instead."""
     if not recall.block:
         return recall
     reason = SHOWN
@@ -618,9 +619,9 @@ def _read_blocks(items: Sequence[Item]) -> list[str]:
 
 
 def _is_new(recall: Recall, items: Sequence[Item]) -> bool:
-    """Return whether a recall has something that matters and that no earlier block of the window has.
+    """Return whether a recall contains something important that no earlier block of the window contains.
 
-    That is any fact or session, the best passage by score or by words, or half of the passages.
+    Any fact or session is important, and so is the best passage by score or by words, or half of the passages.
     """
     blocks = "\n".join(_read_blocks(items))
     for hit in recall.facts:
@@ -651,7 +652,7 @@ def _is_new(recall: Recall, items: Sequence[Item]) -> bool:
 def _validate_question_alone(request: Request, items: Sequence[Item], provider: str) -> ValidWindow | None:
     """Return the window before a question that is the only message; None if there are others.
 
-    No provider takes a system prompt alone, but with the question that the caller adds it is a valid request.
+    No provider accepts a system prompt alone, but with the question that the caller adds the request is valid.
     """
     if not request.question:
         return None
@@ -671,11 +672,11 @@ def _report(
     question: tuple[int, ...] = (),
     conversation: _Conversation | None = None,
 ) -> ContextReport:
-    """Report a turn. Failures while it is recorded are added later."""
+    """Make the report of a turn. `Session` adds failures to record it."""
     if conversation is None:
         conversation = _Conversation()
     limits = request.limits
-    # Compactions are recorded between two turns, by this process or another one: the next report has them too.
+    # Compactions are recorded between two turns, by this process or another one. The next report lists them.
     new_edits: list[Edit] = []
     for edit in edits.edits[timeline.reported_edits or 0 :]:
         if edit.kind == "compacted":
@@ -765,7 +766,7 @@ def _measure_conversation(history: History) -> _Conversation:
 
 
 def _make_change_of_caller(recall: Recall) -> Change:
-    """Return the block that the caller places before the question as a change. It is no edit of the window."""
+    """Return the block that the caller places before the question as a change. It is not an edit of the window."""
     return Change(
         kind="recalled",
         ids=tuple(recall.messages),
