@@ -30,7 +30,7 @@ _MAX_NAMES: Final = 12
 _MAX_LISTED: Final = 8
 """The maximum number of failures, and of changed files, that a summary must contain."""
 _MAX_REQUEST: Final = 400
-"""The characters of a request that count: the rest may be pasted."""
+"""How many characters of a request are compared. The rest may be pasted text."""
 _MIN_SHARE: Final = 0.5
 """The share of the terms of the last request that a summary must contain."""
 _NONE: Final = "(none)"
@@ -79,7 +79,7 @@ class Checklist:
 
 
 def find_requirements(plan: CompactionPlan, *, settings: Compaction) -> Checklist:
-    """Find what the summary of a plan must contain, the lists below it included."""
+    """Find what the summary of a plan must contain, including the lists below it."""
     names: tuple[str, ...] = ()
     if settings.identifier_policy != "off":
         recent = [item.message for item in plan.summarised[-_RECENT:]]
@@ -104,7 +104,7 @@ def _find_language(plan: CompactionPlan, role: Role) -> Language | None:
 
 
 def audit(text: str, required: Checklist, *, below: str = "") -> Checklist:
-    """Find what a summary lacks. `below` is added under it by rule."""
+    """Find what a summary lacks. `below` is the text that is added after it by rule."""
     folded = f"{text}\n{below}".casefold()
     lines = {line.strip() for line in text.splitlines()}
     request = ""
@@ -139,7 +139,9 @@ def repair(text: str, misses: Checklist, *, plan: CompactionPlan) -> list[Sectio
     if first in misses.headings or misses.request or misses.language:
         sections += digest[first]
         lines = _without(lines, first)
-    title = "" if set(parse(text)) & set(HEADINGS) else "## Summary"
+    title = "## Summary"
+    if not set(HEADINGS).isdisjoint(parse(text)):
+        title = ""
     sections.append(Section(title=title, lines=tuple(lines), weight=_BODY_WEIGHT))
     for heading in others:
         if heading in misses.headings:
@@ -167,7 +169,7 @@ def _without(lines: Iterable[str], heading: str) -> list[str]:
 _MAX_SKELETON_LINE: Final = 120
 """A longer line is text, even if it begins like a heading or an empty entry."""
 _MIN_FILLED: Final = 12
-"""An answer with fewer characters in addition to headings and empty entries is not a summary."""
+"""An answer with fewer characters, not counting headings and empty entries, is not a summary."""
 _MAX_ERROR: Final = 600
 """A longer answer is neither a refusal nor an error message."""
 
@@ -207,19 +209,25 @@ _KANA: Final = re.compile("[\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9d]")
 _HANGUL: Final = re.compile("[\u1100-\u11ff\u3131-\u318e\uac00-\ud7a3]")
 _LATIN: Final = re.compile("[A-Za-z\u00c0-\u024f]")
 _CHARACTER_WEIGHT: Final = 3
-"""A character of these scripts counts as three letters."""
+"""A character of these three scripts counts as this many letters."""
 _MIN_OWN_SHARE: Final = 0.3
-"""Chinese text about programs contains many Latin words: this share in its own script is enough."""
+"""The minimum share of a text in one of these scripts. Chinese text about programs contains many Latin words."""
 _MIN_KANA_SHARE: Final = 0.1
-"""Japanese has more kana than this share of its characters, Chinese has none."""
+"""The minimum share of kana in Japanese text. Chinese text has none."""
 _MIN_LETTERS: Final = 12
-"""A text with fewer letters is too short to tell."""
+"""The minimum letters of a text whose language is detected."""
+
+
+def _drop_technical(run: re.Match[str]) -> str:
+    """Replace a run of Latin letters and signs with a space if it is a path, an address or the like."""
+    if _TECHNICAL.isdisjoint(run[0]):
+        return run[0]
+    return " "
 
 
 def detect_language(text: str) -> Language | None:
     """Detect the language of a text by its script, without code, paths and headings; None if it is too short."""
-    # A run of Latin letters and signs that is a path, an address or the like does not show the language.
-    prose = _PRINTED.sub(lambda run: run[0] if _TECHNICAL.isdisjoint(run[0]) else " ", _NOT_PROSE.sub(" ", text))
+    prose = _PRINTED.sub(_drop_technical, _NOT_PROSE.sub(" ", text))
     han = len(_HAN.findall(prose))
     kana = len(_KANA.findall(prose))
     hangul = len(_HANGUL.findall(prose))

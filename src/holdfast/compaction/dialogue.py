@@ -16,9 +16,9 @@ from holdfast.quoting import escape_tags, tag_pattern
 from holdfast.text import clip, head
 
 _MAX_RESULT: Final = 2_000
-"""Characters of a tool result that a summariser reads; the archive has the rest."""
+"""The maximum characters of a tool result that a summariser reads. The archive has the rest."""
 _MAX_ARGUMENT: Final = 600
-"""Characters of one argument of a tool call that a summariser reads."""
+"""The maximum characters of one argument of a tool call that a summariser reads."""
 _MAX_ENDS: Final = 40_000
 """Characters at the beginning and at the end of a message that are searched for a person's words."""
 # <system-reminder>...</system-reminder>: programs put tags of two words into a user's message.
@@ -29,7 +29,7 @@ _SPACE: Final = re.compile(r"\s+")
 
 
 def own_words(message: Message) -> str:
-    """Return what the author of a message wrote, without what programs added around it; it may be empty."""
+    """Return what the author of a message wrote, without what programs added to it; it may be empty."""
     text = remove_host_text(clip(message.text, head=_MAX_ENDS, tail=_MAX_ENDS))
     own = replace_elements(text, _TAG, lambda _name, _content: "")
     return _BRACKETED.sub("", own).strip()
@@ -96,7 +96,7 @@ def _render_part(part: Part, speaker: str) -> str:
 
 
 def _output(result: ToolResult) -> str:
-    """Shorten a result; data other than text is named, and the characters left out are counted."""
+    """Shorten a result, name data that is not text, and count the characters that are left out."""
     lines = [result.text]
     for block in result.content:
         if isinstance(block, Image):
@@ -134,7 +134,7 @@ def find_identifiers(texts: Iterable[str], *, limit: int) -> tuple[str, ...]:
 
 
 def list_identifiers(messages: Sequence[Message], *, limit: int) -> tuple[str, ...]:
-    """List the identifiers of messages, newest first: those in words, then those in calls."""
+    """List the identifiers of messages, newest first: those in their text, then those in their calls."""
     words: list[str] = []
     calls: list[str] = []
     for message in reversed(messages):

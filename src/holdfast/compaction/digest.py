@@ -1,7 +1,7 @@
 """Summarise without a model: find by rule what was asked, decided, done and left open, and quote it.
 
 The digest has the headings of every summary, so that the next compaction can continue from it with or without a model.
-The appendix is written below every summary, also below those of models and hooks.
+The appendix is written below every summary, including those of models and hooks.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _BLOCKED: Final = "### Blocked"
 _WAITING: Final = "called, not answered"
 _UNFINISHED: Final = "not finished"
 _GOING_ON: Final = "(going on)"
-"""Stands for the request of a turn whose beginning is not here."""
+"""Stands for the request of a turn whose beginning is not among the messages."""
 _MAX_NEW_NAMES: Final = 40
 """The maximum number of identifiers from new messages."""
 _MAX_NAMES: Final = 60
 """The maximum number of identifiers in all."""
 _MAX_SEARCHED: Final = 200
-"""The number of the newest messages that are searched for identifiers."""
+"""How many of the newest messages are searched for identifiers."""
 _MAX_REQUEST: Final = 1_500
 """The maximum characters of the last request. A longer one contains pasted text."""
 _MAX_GOAL: Final = 400
@@ -59,11 +59,11 @@ _MAX_ANSWER: Final = 240
 """The maximum characters of an answer in the list of turns."""
 _MAX_OPEN_GOALS: Final = 2
 """The maximum number of open requests under the goal."""
-# What was done, and with which commands, is rarely needed.
+# Few of both are listed, because what was done, and with which commands, is rarely needed later.
 _MAX_DONE: Final = 8
-"""The number of finished turns, the newest ones."""
+"""How many finished turns are listed, the newest ones."""
 _MAX_COMMANDS: Final = 10
-"""The number of commands, the newest ones."""
+"""How many commands are listed, the newest ones."""
 _NUMBER: Final = re.compile(r"\d+")
 _FEW_TERMS: Final = 4
 """A request with no more terms than this is short: "go on", "yes, do that"."""
@@ -130,7 +130,7 @@ def outline(
 ) -> dict[str, tuple[Section, ...]]:
     """Make the sections of the digest by heading, the last request first; a section may be empty.
 
-    `kept` are the messages after these, which stay in the window: a request may be finished there.
+    `kept` are the messages after these, which stay in the window. A request may be finished there.
     """
     old: dict[str, list[str]] = defaultdict(list, parse(without_lists(previous)))
     # The last turn may end in what is kept. Without its end, finished work would be listed as open.
@@ -141,7 +141,7 @@ def outline(
     is_waiting = any(turn.is_finished for turn in newest)
     known = _Sources(turns, activity, old, request, is_waiting=is_waiting)
     names = list_identifiers(messages[-_MAX_SEARCHED:], limit=_MAX_NEW_NAMES)
-    earlier: dict[str, None] = {}  # the lines under headings that are not ours, each once
+    earlier: dict[str, None] = {}  # the lines under headings that Holdfast does not write, each once
     for title, old_lines in old.items():
         if title not in _KNOWN:
             earlier.update(dict.fromkeys(old_lines))
@@ -217,7 +217,7 @@ class _Sources:
     is_waiting: bool
 
     def quote_request(self) -> list[str]:
-        """Quote the last request; if it is short ("go on"), with the request that it continues."""
+        """Quote the last request. If it is short ("go on"), add the request that it continues."""
         requests = [turn.request for turn in self.turns if turn.request]
         request = self.request
         if not request and requests:
@@ -231,9 +231,9 @@ class _Sources:
         return [line for line in lines if line.strip()]
 
     def find_goals(self, old: Sequence[str]) -> Sequence[str]:
-        """List the requests that are open, the newest first, and then the first one of all, which began the work.
+        """List the open requests, newest first, and then the first request of all, which began the work.
 
-        The last request is not among them: the summary begins with it. A statement is no request.
+        The last request is not listed, because the summary begins with it. A statement is not a request.
         """
         goals: list[str] = []
         for turn in reversed(self.turns):
@@ -248,9 +248,10 @@ class _Sources:
         return list(dict.fromkeys([*goals[:_MAX_OPEN_GOALS], *first]))  # each once
 
     def list_done(self) -> list[str]:
-        """List the finished turns. The end of one that the previous summary lists with its reply is left out.
+        """List the finished turns.
 
-        So is a statement with a reply such as "OK": it is in another list, with what was said about it later.
+        Two kinds are left out. A statement with a short reply such as "OK" is in another list. And if only the end of a
+        turn is among the messages, the previous summary may already list the turn with the same reply.
         """
         found: list[str] = []
         turns: list[Turn] = []
@@ -267,8 +268,8 @@ class _Sources:
     def list_open(self) -> tuple[str, ...]:
         """List what is open: by the previous summary, by the turns, and by the tool calls.
 
-        Of the previous summary, calls without a result are dropped, since no result will come, and so are unfinished
-        requests, which continue in the messages after it.
+        Two kinds of lines of the previous summary are dropped: calls without a result, since no result will come, and
+        unfinished requests, which continue in the messages after it.
         """
         old: list[str] = []
         for line in (*self.old[_OPEN], *self.old[_BLOCKED]):
@@ -309,7 +310,7 @@ def _is_short(text: str) -> bool:
 
 
 def _is_task(turn: Turn) -> bool:
-    """Tell whether a turn begins with a request that says what to do."""
+    """Return whether a turn begins with a request that says what to do."""
     return signals.asks(turn.request) and len(set(terms(turn.request[:_MAX_GOAL]))) >= _FEW_TERMS
 
 
@@ -351,7 +352,7 @@ def _shorten_answer(turn: Turn) -> str:
 
 
 def _list_commands(old: Sequence[str], commands: Iterable[str]) -> tuple[str, ...]:
-    """List the newest commands; of those that differ in numbers only, the last."""
+    """List the newest commands. If commands differ only in numbers, the last of them is listed."""
     newest: dict[str, str] = {}
     for line in _make_list(old, [f"`{command}`" for command in commands]):
         form = _NUMBER.sub("0", line)
@@ -373,7 +374,7 @@ _MAX_FAILURES: Final = 8
 _MORE: Final = "- …and"
 """The beginning of the line that counts the others."""
 _MAX_COMMAND: Final = 60
-"""How much of a command is compared with that of a failure."""
+"""How many characters of a command are compared with that of a failure."""
 _MAX_FILES: Final = 60
 """The maximum number of files in each of the two lists."""
 

@@ -93,9 +93,9 @@ class SummaryResult:
     """The result of the summary hook.
 
     Attributes:
-        text: The summary; with an empty text the engine makes it.
+        text: The summary; if it is empty, the engine makes one.
         details: JSON values that are stored with it, and override those of the engine.
-        cancel: Do not compact.
+        cancel: Whether to cancel the compaction.
     """
 
     text: str = ""
@@ -111,7 +111,7 @@ class Hooks:
     """The hooks of an engine.
 
     Attributes:
-        listeners: Called with every event on threads of their own; nothing waits for them. Each gets its events in
+        listeners: Called with every event, each on its own thread; nothing waits for them. Each gets its events in
             order. A failure is reported with the next window.
         summary: Called before a compaction; may return the summary. With None, an empty text or a failure, which is
             reported, the engine makes the summary.
@@ -154,7 +154,7 @@ class Hooks:
                 self.on_failure(failure)
 
     def wait(self, seconds: float) -> None:
-        """Wait for listeners that still run, at most this long."""
+        """Wait for listeners that still run, for up to `seconds`."""
         wait_for(list(self._running.values()), timeout=seconds)
 
     def ask_summary(

@@ -28,7 +28,7 @@ _SILENT: Final = re.compile(rf"\W*(?:{_MARK}\W*)+", re.IGNORECASE)
 TRAILING: Final = re.compile(rf"(?:{_OPENING}{_ALONE}{_MARK}(?![A-Za-z0-9_])\W*)+\Z")
 """Silence marks at the end of a text."""
 LEADING: Final = re.compile(rf"\A(?:\s*(?:\*\*)?{_MARK}(?![A-Za-z0-9_])(?:\*\*)?[\s.:;,!–—-]*)+")
-"""Silence marks before a text. A quoted one is a part of the text."""
+"""Silence marks before a text. A quoted mark is part of the text."""
 _FENCED: Final = re.compile(r"\A```(?:json)?\s*(.*?)\s*```\Z", re.DOTALL)
 
 
@@ -52,8 +52,8 @@ class Cycle:
     Attributes:
         compactions: The number of compactions so far.
         flushed_at: That number when the last flush began or was given up; None before the first.
-        failures: How often the flush has failed since then.
-        left: Tokens that were cut from windows since then: they leave as those of a compaction do.
+        failures: How many times the flush has failed since then.
+        left: Tokens that were cut from windows since then. They count, because a compaction would have removed them.
     """
 
     compactions: int = 0
@@ -85,9 +85,8 @@ def due(
 ) -> Verdict:
     """Return whether the silent turn should run now, or why not.
 
-    `used` are the tokens of the last request and its answer, `coming` those that the new prompt adds. Without
-    `can_write` the agent cannot write notes. With `forced`, a compaction follows in any case: on request, or after an
-    overflow.
+    `used` are the tokens of the last request and its answer, `coming` those that the new prompt adds. `can_write` says
+    whether the agent can write notes. If `forced`, a compaction follows in any case: on request, or after an overflow.
     """
     if not settings.enabled:
         return "off"
@@ -108,7 +107,7 @@ def due(
 
 
 def prompt(settings: MemoryFlush, *, now: datetime) -> FlushPrompt:
-    """Make the prompt of the silent turn. Its rules are added to custom prompts as well."""
+    """Make the prompt of the silent turn. Custom prompts get the rules too."""
     day = now.strftime("%Y-%m-%d")
     path = f"memory/{day}.md"
     user = _allow_silence((settings.prompt or load("flush")).replace(_DATE, day))
@@ -119,14 +118,14 @@ def prompt(settings: MemoryFlush, *, now: datetime) -> FlushPrompt:
 
 
 def _allow_silence(text: str) -> str:
-    """Add to a prompt of the user that the model may stay silent, if it does not say so."""
+    """Add to a prompt that the model may stay silent, unless the prompt says so."""
     if NO_REPLY in text:
         return text
     return f"{text}\n\n{_LAST_RESORT}"
 
 
 def is_silent(text: str) -> bool:
-    """Return whether a text is only a silence mark, alone or inside of JSON."""
+    """Return whether a text is only a silence mark, alone or inside JSON."""
     if _SILENT.fullmatch(text.strip()):
         return True
     try:
@@ -143,7 +142,7 @@ def is_silent(text: str) -> bool:
 
 
 def strip_silence(text: str) -> str:
-    """Return a text without the silence marks around it; empty if it is nothing else."""
+    """Return a text without the silence marks around it; empty if there is nothing else."""
     if is_silent(text):
         return ""
     return TRAILING.sub("", LEADING.sub("", text))

@@ -1,7 +1,7 @@
 """Plan a compaction before any model is called. Pure: a dry run shows the plan.
 
 The region is everything in the window, including what an earlier compaction kept. The newest units that fit are kept,
-and always the newest one; pinned messages, messages without a number and the request of a running turn are kept too.
+but at least the newest one. Pinned messages, messages without a number and the request of a running turn are kept too.
 
 A long history is split into chunks that a summariser can read: by share or by size, never inside a unit.
 """
@@ -31,9 +31,9 @@ MIN_GAIN: Final = 200
 _MAX_SUMMARY: Final = 6_000
 """The maximum tokens of a summary."""
 _SUMMARY_SHARE: Final = 10
-"""A summary takes at most one in this many tokens of the window."""
+"""The size of the window is divided by this to get the maximum size of a summary."""
 _SHORT_SUMMARY: Final = 800
-"""A summary may have this many tokens even if that is more than a third of what it replaces."""
+"""A summary may have this many tokens even if that is more than a third of the tokens that it replaces."""
 _ADVICE: Final = "prune tool results (pruning.mode), unpin messages, shorten the system prompt, or use a larger window"
 
 
@@ -61,7 +61,7 @@ class CompactionPlan:
 
     Attributes:
         outcome: Whether it can be done.
-        reason: Why, or why not, for people.
+        reason: Why, or why not. It is shown to people.
         dropped: The oldest history, if there is too much for one summary; summarised separately.
         history: The history that becomes the summary.
         prefix: The beginning of a turn whose end is kept; summarised separately.
@@ -164,18 +164,20 @@ def plan_compaction(
     sent: int | None = None,
     count: TokenCounter = count_text,
 ) -> CompactionPlan:
-    """Decide what is summarised and what is kept of a window: system prompt first, then the previous summary.
+    """Decide which items of a window are summarised and which are kept.
 
-    The previous summary need not be among the items. With `force` even recent messages are compacted: on request, or
-    after an overflow. `sent` are the tokens of the window without trimmed messages, by default those of `items`: a
-    forced compaction keeps at most half of them, so that the next window is smaller than the last one.
+    The items begin with the system prompt and the previous summary, which need not be among them. With `force` even
+    recent messages are compacted: on request, or after an overflow. `sent` are the tokens of the window without trimmed
+    messages, by default those of `items`. A forced compaction keeps at most half of them, so that the next window is
+    smaller than the last one.
     """
     region = _Region(spans([item for item in items if item.kind == "message"]))
     cap = min(_MAX_SUMMARY, budget.window // _SUMMARY_SHARE)
     room = budget.prompt - cap - sum(item.tokens for item in items if item.kind == "system")
     max_kept = min(settings.keep_recent_tokens, budget.history)
     keep, cut = region.find_cut(max_kept=max_kept, room=room, force=force, sent=sent)
-    # The next reply answers the request of a running turn. If it is before the cut, it stays, and less of the rest can.
+    # The next reply answers the request of a running turn. If that is before the cut, it is kept, and takes room from
+    # other messages.
     request = region.find_running_request()
     if request is not None and request < cut:
         region.spans[request] = replace(region.spans[request], stays=True)
@@ -239,7 +241,7 @@ class _Region:
     spans: list[Span]
 
     def find_cut(self, *, max_kept: int, room: int, force: bool, sent: int | None) -> tuple[int, int]:
-        """Return the tokens of the newest history that may be kept, and its first span. The newest span always is."""
+        """Return the tokens of the newest history that may be kept, and its first span; at least one span is kept."""
         free = sum(span.tokens for span in self.spans if not span.stays)
         fixed = sum(span.tokens for span in self.spans if span.stays)
         keep = min(max_kept, max(0, room - fixed))
@@ -280,7 +282,7 @@ class _Region:
                 gone[index] = span
             else:
                 held |= span.ids
-        # A message may be sent twice. Each span that is kept for that may keep others.
+        # A client may send a message twice. Each span that is kept because of that may hold others back.
         while True:
             shared = [index for index, span in gone.items() if not held.isdisjoint(span.ids)]
             if not shared:
@@ -297,7 +299,7 @@ class _Region:
                 break
         before = [span for index, span in gone.items() if index < turn]
         prefix = [span for index, span in gone.items() if index >= turn]
-        if not before and not previous:  # there is no other history: the beginning of the turn is all of it
+        if not before and not previous:  # the beginning of the turn is the whole history
             return prefix, []
         return before, prefix
 
@@ -316,7 +318,7 @@ def _make_plan(
 ) -> CompactionPlan:
     gone = (*dropped, *history, *prefix)
     gone_ids = {item.id for item in gone}
-    kept: list[Item] = []  # the previous summary is not: it becomes part of the new one
+    kept: list[Item] = []  # without the previous summary, which becomes part of the new one
     for item in items:
         if item.kind == "system" or (item.kind == "message" and item.id not in gone_ids):
             kept.append(item)
@@ -376,7 +378,7 @@ BASE_RATIO: Final = 0.4
 MIN_RATIO: Final = 0.15
 """The share for one chunk if messages are large."""
 MARGIN: Final = 1.2
-"""The factor by which a token estimate may be too low."""
+"""The factor by which the real number of tokens may exceed the estimate."""
 OVERHEAD: Final = 4_096
 """Tokens of a request in addition to the chunk: instructions, the previous summary, thinking."""
 PARTS: Final = 2
@@ -386,7 +388,7 @@ _LARGE_SHARE: Final = 0.1
 _OVERSIZED_SHARE: Final = 0.5
 """A piece that takes more than this share of the window is not summarised whole."""
 _MIN_SHARE: Final = 8
-"""A chunk may always have one in this many tokens of the window."""
+"""A chunk may always have the size of the window divided by this."""
 
 
 class Sized(Protocol):

@@ -1,4 +1,4 @@
-"""Compact a conversation: plan it, have a hook or a model write the summary, and return the result.
+"""Compact a conversation: plan it, let a hook or a model write the summary, and return the result.
 
 Nothing here uses sessions or stores. `Session` locks, records the edit of the plan, and queues the extraction of facts.
 """
@@ -103,7 +103,7 @@ class Writer:
     ) -> Summary:
         """Write the summary of a plan that is ready. Its warnings include failures of the summary hook.
 
-        `finished_parts` are parts of the summary from an earlier try that was interrupted; new ones are added to them.
+        `finished_parts` are parts of the summary from an earlier, interrupted attempt; new ones are added to them.
 
         Raises:
             CompactionError: A hook cancelled it, or nothing shorter could be made.
@@ -144,7 +144,7 @@ class Writer:
                 count=self.count,
                 is_recalled=self.settings.recall.enabled and self.settings.recall.automatic,
             ).summarise()
-        if self.settings.archive.redaction:  # it is made from unmasked messages, and is stored
+        if self.settings.archive.redaction:  # the summary is made from unmasked messages, and will be stored
             framed = redact(summary.framed)
             summary = replace(summary, framed=framed, text=redact(summary.text), tokens=self._count(framed))
         return replace(summary, warnings=(*failures, *summary.warnings))
@@ -187,9 +187,9 @@ class Writer:
 
 
 def select_compactable(items: Sequence[Item], standing: Sequence[Edit]) -> tuple[Item, ...]:
-    """Return everything since the last compaction, trimmed messages included: they go into the summary.
+    """Return everything since the last compaction, including trimmed messages, which go into the summary too.
 
-    `items` are a whole history, and `standing` the edits that hold for it.
+    `items` are a whole history, and `standing` are the edits that hold for it.
     """
     return apply(items, [edit for edit in standing if edit.kind not in {"trimmed", "recalled", "overview"}])
 

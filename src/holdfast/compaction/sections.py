@@ -28,18 +28,18 @@ FAILURES: Final = "## Tool Failures"
 """The headings of the sections that are added below every summary by rule."""
 
 LATER: Final = " (later: "
-"""What a line of a list has before each later sentence about the same thing; a bracket closes it."""
+"""The text before each later sentence about the same thing in a line of a list. A bracket closes it."""
 
 _HEADING: Final = re.compile(r"^#{1,4} +\S.*$")
 _MIN_TOKENS: Final = 8
 """A section with less room than this under its heading is dropped."""
 _MAX_TRIES: Final = 12
-"""How often sections are cut to a smaller size, because a token counter need not be additive."""
+"""How many times sections are cut to a smaller size, because a token counter need not be additive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of a summary. If not all sections fit, `weight` is its share, and `newest` keeps its last lines."""
+    """A part of a summary. If the sections do not all fit, `weight` sets its share; with `newest` its end is kept."""
 
     title: str
     lines: tuple[str, ...]
@@ -85,7 +85,7 @@ class Section:
 
 
 def _newest_part(line: str) -> str:
-    """Return a line that has to be cut with the last of its later sentences alone: the cut must not leave the first."""
+    """Return what to keep of a line that must be cut: its last sentence, since the first one may no longer hold."""
     if LATER not in line:
         return line
     return "- " + line.rpartition(LATER)[2].removesuffix(")")
@@ -107,7 +107,7 @@ def parse(text: str) -> dict[str, list[str]]:
 def pack(sections: Iterable[Section], *, limit: int, count: TokenCounter = count_text) -> str:
     """Write sections in order, in at most `limit` tokens.
 
-    If they do not all fit, each gets its share by weight, and the others get what a short one does not need.
+    If they do not all fit, each gets its share by weight. What a short section does not need goes to the others.
     """
     given = [section for section in sections if section.lines]
     room = limit
@@ -186,7 +186,7 @@ _APPENDED: Final = re.compile(rf"^(?:{RECENT}|{FAILURES})\n(?:[^\n]+(?:\n|\Z))*"
 _ARCHIVED: Final = re.compile(r"^Archive: messages ([\d, –-]{1,2000}) are kept[^\n]*$", re.MULTILINE)
 _RUN: Final = re.compile(r"(\d{1,15})(?:[–-](\d{1,15}))?")
 _MAX_RANGES: Final = 24
-"""The ranges of archive numbers that a summary names, the newest ones."""
+"""How many ranges of archive numbers a summary names, the newest ones."""
 
 
 def wrap_summary(summary: str) -> str:
@@ -217,7 +217,7 @@ def read_file_lists(summary: str) -> tuple[list[str], list[str]]:
 
 
 def without_lists(summary: str, *, and_turns: bool = False) -> str:
-    """Remove the lists of files and archive numbers from a summary; if `and_turns`, also turns and failures."""
+    """Remove the lists of files and archive numbers from a summary; with `and_turns`, also turns and failures."""
     text = _ARCHIVED.sub("", _FILES.sub("", summary))
     if and_turns:
         text = _APPENDED.sub("", text)
@@ -225,9 +225,9 @@ def without_lists(summary: str, *, and_turns: bool = False) -> str:
 
 
 def archive_line(ids: Iterable[int], *, earlier: Iterable[Range] = (), is_recalled: bool = True) -> str:
-    """Write the line with the numbers of the messages that a summary replaces, with those of the summary before it.
+    """Write the line with the numbers of the messages that a summary replaces, including those of earlier summaries.
 
-    A model without a tool cannot search them: it has to know whether they come by themselves (`is_recalled`).
+    A model without a tool cannot search the messages. `is_recalled` tells it whether they are recalled automatically.
     """
     runs = join_spans([*earlier, *((number, number) for number in ids if number)])
     shown: list[str] = []

@@ -1,8 +1,8 @@
-"""List what was stated in a conversation, each statement with what was said later about the same thing.
+"""List the statements of a conversation, each with what was said later about the same thing.
 
-A summary that quotes a rule and not the sentence that ended it states the rule as if it held. So every sentence of the
-user is compared with the statements that are listed: if it takes the place of one without doubt, it is listed instead,
-and if it may, it is written behind it.
+If a summary quotes a rule but not the sentence that ended it, the rule seems to hold. So every sentence of the user is
+compared with the listed statements. If it certainly replaces one, it is listed instead; if it may, it is written after
+it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import nlargest
 from typing import Final, Literal, TypeAlias
@@ -38,24 +38,24 @@ from holdfast.search.corrections import (
 )
 
 Kind: TypeAlias = Literal["rule", "decision", "value"]
-"""The list that a statement belongs to: what the user wants, what was decided or found out, and what is so."""
+"""The list that a statement belongs to: what the user wants, what was decided or found out, or a value."""
 
 MAX_MESSAGE: Final = 1_500
-"""The maximum characters of a message of the user. A longer one is pasted text, with rules that are not theirs."""
+"""The maximum characters of a message of the user. A longer one is pasted text, whose rules are not the user's."""
 MIN_CONTENT: Final = 3
-"""The number of words and values of a sentence that says something without the others around it."""
+"""The minimum words and values of a sentence that can be understood on its own."""
 MAX_SHORT: Final = 80
-"""The maximum characters of a sentence with a number in words that states a value: longer ones tell something."""
+"""The maximum characters of a sentence that states a value with a number in words. Longer ones tell a story."""
 MAX_SIGNED: Final = 100
-"""The maximum characters of a sentence in which "again" or "is fine" is a sign of a correction by itself."""
+"""The maximum characters of a sentence in which "again" or "is fine" alone is a sign of a correction."""
 MAX_LATER: Final = 3
-"""The number of later sentences that are kept behind a statement: the newest."""
+"""How many later sentences are kept after a statement, the newest ones."""
 MAX_LINES: Final = 300
-"""The number of statements that are listed, the newest: more do not fit into a summary."""
+"""How many statements are listed, the newest ones. More do not fit into a summary."""
 MAX_NEAR: Final = 8
-"""The number of statements that a sentence is compared with: those that have most in common with it."""
+"""How many statements a sentence is compared with: those that have most words in common with it."""
 MIN_WEAK_SHARE: Final = 0.3
-"""The share of a statement that a later sentence must have to be about the same thing, if it has a weak sign."""
+"""The share of a statement that a later sentence must repeat to be about the same thing, if it has a weak sign."""
 MIN_SHARE: Final = 0.4
 """The same if it has no sign."""
 MAX_RARE: Final = 2
@@ -75,8 +75,8 @@ class Sentence:
     Attributes:
         text: The sentence.
         before: The sentence before it in its message.
-        kind: The list that it belongs to; None if it is only of interest as a correction.
-        is_by_user: Whether the user wrote it, or a summary has it.
+        kind: The list that it belongs to; None if it is only kept because it may correct a statement.
+        is_by_user: Whether the user wrote it, or it comes from an earlier summary.
     """
 
     text: str
@@ -91,7 +91,7 @@ class Sentence:
 
     @cached_property
     def claim(self) -> Claim | None:
-        """The sentence, taken apart."""
+        """The parts of what it states; None if it states nothing that can be compared."""
         return read_claim(self.text)
 
     @cached_property
@@ -148,33 +148,35 @@ class ListLine:
         first, *later = [part.text for part in self.parts]
         return self.mark + first + "".join(f"{LATER}{text})" for text in later)
 
-    def add(self, said: Sentence) -> ListLine:
-        """Write a later sentence behind the others. What is said again is moved there."""
-        first, *later = [part for part in self.parts if part.text != said.text] or [said]
-        if first is said:
+    def add(self, sentence: Sentence) -> ListLine:
+        """Return the line with a later sentence after the others. A repeated sentence moves to the end."""
+        others = [part for part in self.parts if part.text != sentence.text]
+        if not others:  # the line has only this sentence
             return self
-        return replace(self, parts=(first, *[*later, said][-MAX_LATER:]))
+        first, *later = others
+        later.append(sentence)
+        return replace(self, parts=(first, *later[-MAX_LATER:]))
 
 
 def list_stated(old: Mapping[Kind, Sequence[str]], messages: Iterable[Message]) -> dict[Kind, tuple[str, ...]]:
     """List what an earlier summary states, and what messages state, the newest last."""
-    said = read_messages(messages)
+    new_sentences = read_messages(messages)
     old_lines: list[ListLine] = []
-    every: list[Sentence] = []
-    for kind, lines in old.items():
-        for line in lines:
-            stated = ListLine.read(line, kind)
-            old_lines.append(stated)
-            every += stated.parts
-    every += said
-    listed = _Listed(_count_words(every))
-    for stated in old_lines:
-        listed.put(stated)
-    for one in said:
-        listed.take(one)
+    all_sentences: list[Sentence] = []
+    for kind, texts in old.items():
+        for text in texts:
+            line = ListLine.read(text, kind)
+            old_lines.append(line)
+            all_sentences += line.parts
+    all_sentences += new_sentences
+    listed = _Listed(all_sentences)
+    for line in old_lines:
+        listed.append(line)
+    for sentence in new_sentences:
+        listed.add(sentence)
     found: dict[Kind, list[str]] = {"rule": [], "decision": [], "value": []}
-    for stated in listed.lines.values():
-        found[stated.kind].append(stated.line)
+    for line in listed.lines.values():
+        found[line.kind].append(line.line)
     return {kind: tuple(dict.fromkeys(lines)) for kind, lines in found.items()}
 
 
@@ -206,7 +208,7 @@ def read_messages(messages: Iterable[Message]) -> list[Sentence]:
 def find_conclusion(sentence: str) -> Kind | None:
     """Return `decision` for a sentence of the assistant that decides or concludes something; None for any other.
 
-    "I use the body instead of the header" says what was done: it corrects nothing.
+    "I use the body instead of the header" says what was done, and corrects nothing.
     """
     if _is_pasted(sentence) or sentence.endswith(("?", "？")) or len(Sentence(sentence).content) < MIN_CONTENT:
         return None
@@ -246,12 +248,12 @@ def find_kind(sentence: str) -> Kind | None:
 
 
 def _is_pasted(sentence: str) -> bool:
-    """Tell whether a sentence begins like a line of a log, a diff or a shell."""
+    """Return whether a sentence begins like a line of a log, a diff or a shell."""
     return _PASTED.search(sentence) is not None or not sentence.lstrip("\"'“”‘「『（(*`")[:1].isalnum()
 
 
 def states_only(text: str) -> bool:
-    """Tell whether a text of the user has statements and nothing else, such as a task or a question."""
+    """Return whether a text of the user has only statements: no task, no question, no remark."""
     has_statements = False
     for sentence in signals.sentences(text):
         if signals.has_signal(sentence, "request") or find_kind(sentence) is None:
@@ -260,122 +262,123 @@ def states_only(text: str) -> bool:
     return has_statements
 
 
-def _count_words(said: Sequence[Sentence]) -> Counter[str]:
-    """Count the sentences that have each word."""
-    every = {one.text: one for one in said}
-    counts: Counter[str] = Counter()
-    for one in every.values():
-        counts.update(one.words.terms)
-    counts[""] = len(every)
-    return counts
-
-
-@dataclass(slots=True)
 class _Listed:
-    """The statements so far, in order, and where their words and sentences are."""
+    """The lines so far, oldest first, and where their words and sentences are.
 
-    counts: Counter[str]
-    lines: dict[int, ListLine] = field(default_factory=dict)
-    by_word: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
-    by_text: dict[str, int] = field(default_factory=dict)
-    rarity: Rarity = field(init=False)
-    max_rare: float = field(init=False)
-    next_place: int = field(default=0, init=False)
+    Attributes:
+        lines: The lines by their place. A line that changes gets a new place at the end.
+        by_word: The places of the lines that had each word; they may be gone.
+        by_text: The last place of each sentence; its line may be gone.
+        counts: How many different sentences have each word.
+        rarity: How rare each word is.
+        max_rare: A word in no more sentences than this is rare.
+    """
 
-    def __post_init__(self) -> None:
-        every = self.counts.pop("", 0)
-        self.rarity = Rarity.of({word: math.log(1 + every / count) for word, count in self.counts.items()})
-        self.max_rare = max(MAX_RARE, MAX_RARE_SHARE * every)
+    def __init__(self, sentences: Sequence[Sentence]) -> None:
+        self.lines: dict[int, ListLine] = {}
+        self.by_word: dict[str, set[int]] = defaultdict(set)
+        self.by_text: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
+        by_text = {sentence.text: sentence for sentence in sentences}
+        for sentence in by_text.values():
+            self.counts.update(sentence.words.terms)
+        total = len(by_text)
+        self.rarity = Rarity.of({word: math.log(1 + total / count) for word, count in self.counts.items()})
+        self.max_rare = max(MAX_RARE, MAX_RARE_SHARE * total)
+        self._next_place = 0
 
-    def put(self, stated: ListLine) -> None:
-        """Put a line at the end."""
-        place = self.next_place
-        self.next_place += 1
-        self.lines[place] = stated
+    def append(self, line: ListLine) -> None:
+        """Append a line."""
+        place = self._next_place
+        self._next_place += 1
+        self.lines[place] = line
         if len(self.lines) > MAX_LINES:
             del self.lines[next(iter(self.lines))]
-        for part in stated.parts:
+        for part in line.parts:
             self.by_text[part.text] = place
             for word in part.content:
                 self.by_word[word].add(place)
 
-    def take(self, said: Sentence) -> None:
-        """Take in a sentence: behind what it may correct, instead of what it replaces, or as a line of its own.
+    def add(self, sentence: Sentence) -> None:
+        """Add a sentence: after a statement that it may correct, instead of one that it replaces, or on a line alone.
 
         What a correction is about may be in the sentence before it: "Nora left. Write to Emil instead."
         """
-        if self._join(said):
+        if self._join(sentence):
             return
-        is_after_short = 0 < len(said.before) <= MAX_BEFORE_CHARS and said.before not in self.by_text
-        if is_after_short and said.has_sign and self._join(replace(said, text=f"{said.before} {said.text}")):
-            return
-        if said.kind:
-            self.put(ListLine(said.kind, (said,)))
+        before = sentence.before
+        is_after_short = 0 < len(before) <= MAX_BEFORE_CHARS and before not in self.by_text
+        if is_after_short and sentence.has_sign:
+            both = replace(sentence, text=f"{before} {sentence.text}")
+            if self._join(both):
+                return
+        if sentence.kind:
+            self.append(ListLine(sentence.kind, (sentence,)))
 
-    def _join(self, said: Sentence) -> bool:
-        """Write a sentence behind or instead of a statement; return whether there is one."""
-        same = self.by_text.get(said.text)
+    def _join(self, sentence: Sentence) -> bool:
+        """Write a sentence after or instead of a statement; return False if there is none to which it belongs."""
+        same = self.by_text.get(sentence.text)
         if same in self.lines:
-            self.put(self.lines.pop(same).add(said))
+            self.append(self.lines.pop(same).add(sentence))
             return True
         shares: dict[int, float] = {}
         replaced: list[ListLine] = []
-        for place in self._find_near(said):
+        for place in self._find_near(sentence):
             line = self.lines[place]
-            if self._replaces(line, said):
+            if self._replaces(line, sentence):
                 replaced.append(self.lines.pop(place))
                 continue
-            share = max(self._compare(part, said) for part in line.parts)
-            if share and (said.kind is None or len(line.parts) <= MAX_LATER):
+            share = max(self._compare(part, sentence) for part in line.parts)
+            if share and (sentence.kind is None or len(line.parts) <= MAX_LATER):
                 shares[place] = share
         if replaced:
-            self.put(ListLine(said.kind or replaced[-1].kind, (said,)))
+            self.append(ListLine(sentence.kind or replaced[-1].kind, (sentence,)))
         elif shares:
             best = max(shares, key=lambda place: (shares[place], place))
-            self.put(self.lines.pop(best).add(said))
+            self.append(self.lines.pop(best).add(sentence))
         return bool(replaced or shares)
 
-    def _find_near(self, said: Sentence) -> list[int]:
+    def _find_near(self, sentence: Sentence) -> list[int]:
         """Return the places of the lines that have most in common with a sentence, in order."""
         weights: dict[int, float] = defaultdict(float)
-        for word in said.content:
+        for word in sentence.content:
             places = self.by_word.get(word, set())
             places.intersection_update(self.lines)
             for place in places:
                 weights[place] += self.rarity.values.get(word, self.rarity.unknown)
         return sorted(nlargest(MAX_NEAR, weights, key=lambda place: (weights[place], place)))
 
-    def _replaces(self, line: ListLine, said: Sentence) -> bool:
-        """Tell whether a sentence of the user takes the place of a line without doubt."""
-        later = said.claim
-        if later is None or not said.is_by_user or not (later.is_change or later.is_ending):
+    def _replaces(self, line: ListLine, sentence: Sentence) -> bool:
+        """Return whether a sentence of the user certainly replaces a line."""
+        later = sentence.claim
+        if later is None or not sentence.is_by_user or not (later.is_change or later.is_ending):
             return False
         for part in line.parts:
             if part.claim is None or not (contradict(part.claim, later) and replaces(later, part.claim)):
                 return False
         return True
 
-    def _compare(self, part: Sentence, said: Sentence) -> float:
-        """Return the share of a statement that a later sentence has, if it may correct it; else 0."""
-        shared = part.content & said.content
+    def _compare(self, part: Sentence, later: Sentence) -> float:
+        """Return the share of a statement that a later sentence repeats, if it may correct it; otherwise 0."""
+        shared = part.content & later.content
         if not shared:
             return 0.0
         share = self.rarity.share(shared, of=part.content)
-        if not said.is_by_user and share < MIN_SHARE:  # what it says while it works has many words of change
+        if not later.is_by_user and share < MIN_SHARE:  # an assistant at work uses many words of change
             return 0.0
         is_rare = any(self.counts[word] <= self.max_rare for word in shared)
-        if is_rare and said.has_sign:
+        if is_rare and later.has_sign:
             return share
-        if share >= MIN_WEAK_SHARE and said.has_weak_sign:
+        if share >= MIN_WEAK_SHARE and later.has_weak_sign:
             return share
-        if share >= MIN_SHARE and not said.is_task:
+        if share >= MIN_SHARE and not later.is_task:
             return share
-        if Earlier.read(part.words, self.rarity, asked=()).is_superseded(said.as_later):
+        if Earlier.read(part.words, self.rarity, asked=()).is_superseded(later.as_later):
             return share
-        if part.claim is None or said.claim is None:
+        if part.claim is None or later.claim is None:
             return 0.0
-        if contradict(part.claim, said.claim):
+        if contradict(part.claim, later.claim):
             return share
-        if share >= MIN_NUMBER_SHARE and may_contradict(part.claim, said.claim):
+        if share >= MIN_NUMBER_SHARE and may_contradict(part.claim, later.claim):
             return share
         return 0.0

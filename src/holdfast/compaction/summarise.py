@@ -1,8 +1,8 @@
 """Make the summary of a plan: by a model if there is one, otherwise by rule, and audit it in both cases.
 
-There are several ways to summarise a history, each tried if the one before it failed: all of it; in smaller chunks;
-without messages that are too large; the part that was finished, with a digest of the rest; a digest alone. The last one
-needs no model, so there is always a summary.
+There are several ways to summarise a history, and each is tried if the one before it failed: all of it; in smaller
+chunks; without messages that are too large; the part that was finished, with a digest of the rest; a digest alone. The
+last way needs no model, so there is always a summary.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Summary:
         text: The summary as a session file stores it.
         framed: The summary as the window contains it.
         tokens: The tokens of `framed`.
-        rung: The way in which it was made.
+        rung: How it was made; see `RUNGS`.
         calls: How many calls of a model it took.
         misses: What the model's summary lacked; it was added by rule.
         warnings: The failures on the way.
@@ -91,30 +91,30 @@ class Progress:
 MAX_CALLS: Final = 48
 """The maximum number of calls of a model for one summary."""
 _MIN_REPLY: Final = 512
-"""The tokens that a model may write at least."""
+"""The minimum of the tokens that a model may write."""
 _REPLY_SHARE: Final = 0.8
 """The share of the reserve for a reply that a model may write."""
 _MIN_ROOM: Final = 8
-"""With fewer tokens for its text, a summary is not worth making."""
+"""The minimum tokens for the text of a summary. With fewer, none is made."""
 _TURN: Final = "---\n\n**The beginning of the turn that goes on below:**"
 _MIN_STAGED: Final = 4
 """Fewer units than this are not split into two parts and merged."""
 _WORDS_PER_TOKEN: Final = 0.5
-"""The words that a model is asked to write for each token of the summary; the rest is for what is added by rule."""
+"""How many words a model is asked to write for each token of the summary. The rest is for what is added by rule."""
 _MAX_REPEATED: Final = 800
 """The maximum characters of instructions and of the last request that every prompt repeats."""
 _MAX_TRIES: Final = 3
-"""How often a call that failed is made."""
+"""How many times a call that fails is made."""
 _MAX_BAD_ANSWERS: Final = 2
-"""How often a prompt is sent if the answers cannot be a summary."""
+"""How many times a prompt is sent if the answers cannot be a summary."""
 _MIN_WAIT: Final = 0.5
 """The shortest wait between two tries, in seconds."""
 _MAX_WAIT: Final = 5.0
 """The longest wait between two tries, in seconds."""
 _CALL_SHARE: Final = 2 / 3
-"""The share of the remaining time for one call, so that there is time for another."""
+"""The share of the remaining time for one call. The rest is for another one."""
 _MIN_TIME: Final = 0.5
-"""With fewer seconds left, no call is made."""
+"""The minimum seconds left for a call. With fewer, none is made."""
 
 
 def make_details(plan: CompactionPlan) -> dict[str, Any]:
@@ -145,7 +145,7 @@ _Parts: TypeAlias = list[list[list[_Passage]]]
 
 
 class _PartSummary(NamedTuple):
-    """The summary of a part of history, and the way in which it was made."""
+    """The summary of a part of history, and how it was made."""
 
     text: str
     rung: Rung
@@ -176,10 +176,10 @@ class Summariser:
         done: Finished answers by the digest of their prompt. If the caller keeps them, they are not requested again
             after a failure.
         count: Counts tokens.
-        is_recalled: Whether what the user asks about is recalled without a tool.
+        is_recalled: Whether messages that match a question are recalled without a tool.
         calls: The number of calls so far.
-        troubles: The failures so far.
-        hopeless: Why no further call is made; empty as long as calls are possible.
+        failures: The failures so far.
+        stop_reason: Why no further call is made; empty as long as calls are possible.
     """
 
     plan: CompactionPlan
@@ -195,15 +195,15 @@ class Summariser:
     count: TokenCounter = count_text
     is_recalled: bool = True
     calls: int = field(default=0, init=False)
-    troubles: list[str] = field(default_factory=list, init=False)
-    hopeless: str = field(default="", init=False)
+    failures: list[str] = field(default_factory=list, init=False)
+    stop_reason: str = field(default="", init=False)
     _deadline: float = field(init=False)
     _max_tokens: int = field(init=False)
     _required: Checklist = field(init=False)
     _appendix: tuple[Section, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.model, Retrying):  # its own retries would multiply those of a compaction
+        if isinstance(self.model, Retrying):  # its retries would multiply those of `_call`
             self.model = self.model.model
         reserve = self.settings.reserve_tokens
         if reserve is None:
@@ -246,7 +246,7 @@ class Summariser:
             rung=rung,
             calls=self.calls,
             misses=misses,
-            warnings=tuple(dict.fromkeys(self.troubles)),
+            warnings=tuple(dict.fromkeys(self.failures)),
             details=make_details(self.plan),
         )
 
@@ -289,7 +289,7 @@ class Summariser:
         worst: Rung = "full"
         for part in made:
             rung = part.rung
-            if rung == "digest":  # another part is by the model
+            if rung == "digest":  # but the model wrote another part
                 rung = "partial"
             worst = max(worst, rung, key=RUNGS.index)
         return _PartSummary(text, worst)
@@ -297,7 +297,7 @@ class Summariser:
     def _summarise_part(self, stage: str, items: Sequence[Item], previous: str) -> _PartSummary:
         """Summarise a part of history after the previous summary; try one way after the other.
 
-        If all of them fail, the one that got furthest is used, with a digest of what it left.
+        If all of them fail, the one that got furthest is used, with a digest of the rest.
         """
         units = [self._make_passage(span) for span in spans(items)]
         kept = without_lists(previous, and_turns=True)
@@ -311,7 +311,7 @@ class Summariser:
                     best = finished
             else:
                 return _PartSummary(text, rung)
-            if self.hopeless:
+            if self.stop_reason:
                 break
         rest: list[Message] = []
         for unit in units[best.units :]:
@@ -328,7 +328,7 @@ class Summariser:
         return _PartSummary("\n\n".join(texts), "partial")
 
     def _make_passage(self, span: Span) -> _Passage:
-        """Render a unit for a summariser; of one that would fill its window, only the beginning and the end."""
+        """Render a unit for a summariser. If it would fill the window, only its beginning and its end are rendered."""
         messages = tuple(item.message for item in span.items)
         text = render_messages(messages)
         passage = _Passage(text, self.count(text), messages)
@@ -336,7 +336,7 @@ class Summariser:
             return passage
         size = len(text) * self.window_tokens // (4 * passage.tokens)
         clipped = clip(text, head=size * 2 // 3, tail=size // 3, marker="\n[... the middle is left out: too long]\n")
-        return replace(passage, text=clipped)  # with the tokens of the whole, so that a later way may leave it out
+        return replace(passage, text=clipped)  # with the tokens of all of it, so that a later way may leave it out
 
     def _digest(self, messages: Sequence[Message], previous: str) -> str:
         return make_digest(
@@ -383,7 +383,7 @@ class Summariser:
         step = 0
         for part in parts:
             so_far = previous
-            if is_merged:  # the previous summary goes into the merge, so that it is not in every part
+            if is_merged:  # the previous summary goes into the merge instead of into every part
                 so_far = ""
             finished.texts.append("")
             for chunk in part:
@@ -406,7 +406,7 @@ class Summariser:
         return self._ask("summary_merge", texts, previous)
 
     def _revise(self, text: str) -> tuple[str, Checklist]:
-        """Ask for the summary again as long as it lacks something; return the best one, and what it lacks."""
+        """Ask for the summary again while it lacks something; return the best one, and what it lacks."""
         below = "\n".join(section.text for section in self._appendix)
         misses = audit(text, self._required, below=below)
         retries = self.settings.quality_guard.max_retries
@@ -444,9 +444,9 @@ class Summariser:
             if fault is None:
                 self.done[key] = reply.text.strip()
             else:
-                self.troubles.append(fault)
+                self.failures.append(fault)
         if key not in self.done:
-            raise _NoAnswerError(self.troubles[-1])
+            raise _NoAnswerError(self.failures[-1])
         return cut_to(self.done[key], limit=self.plan.summary_tokens, count=self.count)
 
     def _make_rules(self) -> str:
@@ -471,17 +471,18 @@ class Summariser:
     def _call(self, prompt: str) -> Reply:
         """Call the model with retries, within the deadline and the limit of calls."""
         left = self._deadline - self.clock()
-        if left < _MIN_TIME:
-            self.hopeless = self.hopeless or "the time limit of this compaction has passed"
-        elif self.calls + _MAX_TRIES > MAX_CALLS:
-            self.hopeless = self.hopeless or f"{self.calls} calls were not enough"
-        if self.hopeless or self.model is None:
-            raise _NoAnswerError(self.hopeless)
+        if not self.stop_reason:
+            if left < _MIN_TIME:
+                self.stop_reason = "the time limit of this compaction has passed"
+            elif self.calls + _MAX_TRIES > MAX_CALLS:
+                self.stop_reason = f"{self.calls} calls were not enough"
+        if self.stop_reason or self.model is None:
+            raise _NoAnswerError(self.stop_reason)
         check_cancelled(self.cancel, self.model.name)
 
         def record(error: ModelError, _failed: int, _wait: float) -> None:
             self.calls += 1
-            self.troubles.append(str(error))
+            self.failures.append(str(error))
 
         retrying = Retrying(
             model=self.model,
@@ -503,10 +504,10 @@ class Summariser:
         except ModelCancelledError:
             raise
         except ModelError as error:
-            self.troubles.append(str(error))
-            # Whatever is sent next would meet the same refusal, or the same rate limit.
+            self.failures.append(str(error))
+            # The next call would be refused too, or meet the same rate limit.
             if isinstance(error, ModelRefusedError | ModelBusyError):
-                self.hopeless = str(error)
+                self.stop_reason = str(error)
             raise _NoAnswerError(str(error)) from error
 
 

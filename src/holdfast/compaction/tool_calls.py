@@ -15,7 +15,7 @@ from holdfast.patterns import load
 
 _PATCHED: Final = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.{1,400}?)\s*$", re.MULTILINE)
 _MAX_COMMAND: Final = 240
-"""The characters of a command, and of a step of a plan."""
+"""The maximum characters of a command, and of a step of a plan."""
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
 _PIPED: Final = re.compile(r"\|\||&&|[|;\n]")
 _WRITES: Final = re.compile(r"(?<![0-9&>])>{1,2}\s*(?!&|/dev/null)|\bsed -i|\s-delete\b|\s-exec\b")
@@ -37,7 +37,9 @@ def _words(kind: str) -> list[str]:
 def find_files(call: ToolCall) -> tuple[list[str], list[str]]:
     """List the files that a call reads, and those that it changes."""
     arguments = _arguments(call)
-    name = call.name.rsplit("__", 1)[-1].rsplit(".", 1)[-1].replace("_", "").replace("-", "").lower()
+    # `mcp__files__read_file`, `functions.readFile` and `read-file` are the same tool.
+    name = call.name.rsplit("__", 1)[-1].rsplit(".", 1)[-1]
+    name = name.replace("_", "").replace("-", "").lower()
     path = find_path(call)
     patched: list[str] = []
     for text in _strings(arguments):
@@ -80,7 +82,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def find_command(call: ToolCall) -> str:
-    """Return the command line of a call, shortened; nothing for a command that only reads."""
+    """Return the command line of a call, shortened; empty for a command that only reads."""
     line = find_command_line(call)
     if not line or only_reads(line):
         return ""
@@ -88,7 +90,7 @@ def find_command(call: ToolCall) -> str:
 
 
 def find_command_line(call: ToolCall) -> str:
-    """Return the whole command line of a call; nothing if it has none."""
+    """Return the whole command line of a call; empty if it has none."""
     arguments = _arguments(call)
     line: Any = ""
     for key in _words("command_keys"):
@@ -125,18 +127,22 @@ def is_background(call: ToolCall) -> bool:
 def find_steps(call: ToolCall) -> tuple[PlanStep, ...]:
     """List the steps of the plan that a call writes down; empty if it writes none."""
     for value in _arguments(call).values():
-        if not isinstance(value, list):
-            continue
-        plan: list[PlanStep] = []
-        for item in value:
-            step = _read_step(item)
-            if step is None:  # the list is not a plan
-                break
-            plan.append(step)
-        else:
-            if plan:
-                return tuple(plan)
+        if isinstance(value, list):
+            steps = _read_steps(value)
+            if steps:
+                return steps
     return ()
+
+
+def _read_steps(items: Iterable[Any]) -> tuple[PlanStep, ...]:
+    """Read a list as the steps of a plan; empty if one of its items is not a step."""
+    steps: list[PlanStep] = []
+    for item in items:
+        step = _read_step(item)
+        if step is None:
+            return ()
+        steps.append(step)
+    return tuple(steps)
 
 
 def _read_step(item: Any) -> PlanStep | None:
@@ -155,11 +161,15 @@ _EXIT: Final = re.compile(
     re.IGNORECASE,
 )
 _ENDS: Final = 400
-"""Characters at the beginning and at the end of an output that are searched for an exit status."""
+"""How many characters at the beginning and at the end of an output are searched for an exit status."""
 _MAX_FAILURE: Final = 240
-"""The characters of the output of a failed call."""
+"""The maximum characters of the output of a failed call."""
 _MAX_CALL: Final = 100
-"""The characters of a call; an output of more than this that has a bad exit status is a failure."""
+"""The maximum characters of a call."""
+_MIN_FAILED_OUTPUT: Final = 100
+"""An output with a bad exit status is a failure if it has more characters than this."""
+_MAX_NO_HIT_OUTPUT: Final = 50
+"""A search that ends with code 1 and fewer characters than this only found nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,10 +199,9 @@ class FailedCall:
             status = int(codes[-1])
         size = len(output.strip())
         line = find_command_line(call)
-        # A search without a hit ends with code 1 and prints little: that is not a failure worth keeping.
-        if status == 1 and size < _MAX_CALL // 2 and only_reads(line):
+        if status == 1 and size < _MAX_NO_HIT_OUTPUT and only_reads(line):
             return None
-        has_failed = result.is_error or (status and size > _MAX_CALL)
+        has_failed = result.is_error or (status and size > _MIN_FAILED_OUTPUT)
         if not has_failed:
             return None
         text = one_line(shorten(output, _MAX_FAILURE), _MAX_FAILURE) or "failed without output"
@@ -269,7 +278,7 @@ def find_activity(messages: Sequence[Message]) -> Activity:
     tally = _Tally()
     open_calls: set[str] = set()
     for message in messages:
-        if message.role == "user":  # calls before it that still have no result were given up
+        if message.role == "user":  # no result will come for open calls before a request
             open_calls.clear()
         for call in message.calls:
             open_calls.add(call.id)
