@@ -76,13 +76,13 @@ class Newest:
     by_facts: Collection[int] = ()
 
     def judge_passage(self, place: int, quoted: Collection[int], *, text: str) -> block.Superseded:
-        """Tell whether a later statement than that of a passage is a fact of the block, `quoted` or in the window."""
+        """Return whether a later statement than that of a passage is a fact of the block, `quoted` or in the window."""
         if place in self.by_facts or self._is_shown(self.passages.get(place, ()), quoted):
             return _measure_superseded(text)
         return "no"
 
     def judge_fact(self, id_: str, quoted: Collection[int], *, text: str) -> block.Superseded:
-        """Tell whether a later statement than a fact is `quoted` or in the window."""
+        """Return whether a later statement than a fact is `quoted` or in the window."""
         if self._is_shown(self.facts.get(id_, ()), quoted):
             return _measure_superseded(text)
         return "no"
@@ -125,7 +125,7 @@ class Newest:
 
 
 def _measure_superseded(text: str) -> block.Superseded:
-    """Tell whether a later statement about a text is about all of it: it may replace only one of several sentences."""
+    """Return how much of a text a later statement replaces: all of it, or perhaps one of several sentences."""
     stated = [statement for statement in split_statements(text) if not statement.is_request]
     if len(stated) == 1:
         return "wholly"
@@ -364,7 +364,7 @@ class _LaterTexts:
                 weights[place] = weights.get(place, 0.0) + weight
         times = self.found.candidates.times
         places: list[int] = []
-        least = earlier.least
+        least = earlier.min_weight
         for place, weight in weights.items():
             # The cheap tests first. Of messages with the same time, the order in the archive decides.
             if weight < least or (int(times[place]), place) <= after:
@@ -376,7 +376,7 @@ class _LaterTexts:
         return places
 
     def are_replaced(self, statements: Iterable[Statement], place: int, *, facts: Sequence[FactHit]) -> bool:
-        """Tell whether one of the facts was learned after the statements of a passage, and takes the place of one."""
+        """Return whether one of the facts was learned after the statements of a passage, and takes the place of one."""
         time = int(self.found.candidates.times[place])
         later = [Later.read(hit.fact.content) for hit in facts if hit.fact.time > time]
         if not later:

@@ -22,8 +22,8 @@ def highest(values: npt.NDArray[np.number], count: int) -> npt.NDArray[np.int64]
         return np.arange(len(values))
     step = len(values) // _SAMPLE
     if step > 1:
-        # Partitioning all values takes long. An even sample gives a bound that, with four standard deviations to spare,
-        # more than `count` values reach; if too few do, all are partitioned after all.
+        # Partitioning all values takes long. An even sample gives a lower bound that more than `count` values reach,
+        # with four standard deviations to spare. If too few reach it, all values are partitioned after all.
         sample = values[::step]
         expected = count / step
         rank = len(sample) - int(expected + 4 * math.sqrt(expected) + 4)

@@ -28,7 +28,7 @@ class Candidates:
         sizes, windows: The number of characters, and of windows.
         human: Whether a person wrote it.
         eligible: Whether it may be ranked; a neighbour that the query excludes only links others.
-        previous, following: The places of the passages before and after it in its session; -1 if one is not here.
+        previous, following: The places of the passages before and after it in its session; -1 if there is none here.
         keyword: BM25 of the query's terms.
         share: The share of the query (by inverse document frequency) in the passage, 0 to 1.
         together: The share of the query in its best window; reduced for one or two words.
@@ -67,7 +67,7 @@ class Candidates:
         return len(self.passages)
 
     def without_vectors(self) -> Self:
-        """Return the same without the signals of vectors."""
+        """Return the candidates without the signals of vectors."""
         by_both = self.score_windows
         return replace(self, cosine=None, score_windows=lambda places: (by_both(places)[0], None))
 

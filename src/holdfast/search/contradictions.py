@@ -1,13 +1,13 @@
-"""Tell whether two statements give one property two values: the same words, and another number, date or name.
+"""Find out whether two statements give one property two values: the same words, and another number, date or name.
 
-Whether the later one takes the place of the earlier one is a second question: it does if it says so ("no longer",
+Whether the later one replaces the earlier one is a separate question. It does if it says so ("no longer",
 "from now on", 改成), or if nothing but a number, a date or the like differs.
 
 `python -m benchmarks conflicts` counts pairs of facts that contradict each other or only look alike; some of them were
 written after the figures below were chosen.
 
-This is for stored facts, each of which is one plain statement. `corrections` compares what people say in conversations,
-by the words that a question leaves open.
+This module compares stored facts, each of which is one plain statement. `corrections` compares what people say in
+conversations as the answer to a question.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from holdfast.text import is_unsegmented, terms
 MIN_SHARE: Final = 0.6
 """The share of the words of the shorter statement that the other must have, if numbers differ."""
 MIN_RELATED: Final = 0.4
-"""The similarity of two words from which on they count as the same."""
+"""The minimum similarity of two words that count as the same."""
 MAX_NAME_TERMS: Final = 3
 """An answer of more words than this is a description, not a name."""
 MAX_CHARS: Final = 300
 """A longer text is not one statement."""
 _UNIT_CHARS: Final = 3
-"""Characters of a unit that are compared: enough to tell units apart, and the same in singular and plural."""
+"""How many characters of a unit are compared: enough to distinguish units, and the same in singular and plural."""
 _NUMBER_WORDS: Final = (
     ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"],
     ["一", "二", "三", "四", "五", "六", "七", "八", "九", "十"],
@@ -45,13 +45,13 @@ _FLAGS: Final = re.IGNORECASE | re.VERBOSE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A statement, taken apart.
+    """The parts of a statement.
 
     Attributes:
         topic: The words that say what it is about, in order, without values and words of change.
         values: The numbers, dates and the like in it, by their kind or unit.
-        subject, verb, answer: The parts of a plain statement such as "backups are stored in Frankfurt"; empty if it is
-            none.
+        subject, verb, answer: The parts of a plain statement such as "backups are stored in Frankfurt"; empty for any
+            other statement.
         names: The numbers that are names: those in its subject ("gate 3 is open"), and those of tickets and the like.
         is_role: Whether it says who or what has a role: "Tom is the release manager".
         proper: The terms of the names in it that begin with a capital letter, without the first word.
@@ -79,7 +79,7 @@ class Claim:
 
 @lru_cache(maxsize=2**14)
 def read_claim(text: str) -> Claim | None:
-    """Take a statement apart; None if it is too long or has no words."""
+    """Read the parts of a statement; None if it is too long or has no words."""
     plain = unicodedata.normalize("NFKC", text).strip().rstrip(".。!！")
     if not plain or len(plain) > MAX_CHARS:
         return None
@@ -129,7 +129,7 @@ def read_claim(text: str) -> Claim | None:
 
 
 def contradict(earlier: Claim, later: Claim) -> bool:
-    """Tell whether two statements cannot both be up to date, as far as their words tell."""
+    """Return whether two statements cannot both be up to date, judging by their words."""
     if earlier.is_ending != later.is_ending and _ends(earlier, later):
         return True
     if _are_contrasted(earlier, later):
@@ -144,7 +144,7 @@ def contradict(earlier: Claim, later: Claim) -> bool:
 
 
 def may_contradict(left: Claim, right: Claim) -> bool:
-    """Tell whether two statements may be about one property: different values of one kind, and some words in common."""
+    """Return whether two statements may be about one property: other values of one kind, and some words in common."""
     if _are_contrasted(left, right) or not _find_kinds(left, right):
         return False
     ours = _find_others(left.topic, right.topic)
@@ -154,7 +154,7 @@ def may_contradict(left: Claim, right: Claim) -> bool:
 
 
 def replaces(later: Claim, earlier: Claim) -> bool:
-    """Tell whether the later of two contradicting statements takes the place of the other without doubt."""
+    """Return whether the later of two contradicting statements certainly replaces the other."""
     if later.is_change:
         return True
     if not later.values.keys() & earlier.values.keys():
@@ -169,7 +169,7 @@ def replaces(later: Claim, earlier: Claim) -> bool:
 
 
 def _ends(left: Claim, right: Claim) -> bool:
-    """Tell whether one of two statements says that what the other one says is over."""
+    """Return whether one of two statements says that the other no longer holds."""
     ending = left
     other = right
     if right.is_ending:
@@ -179,7 +179,7 @@ def _ends(left: Claim, right: Claim) -> bool:
 
 
 def _changes(earlier: Claim, later: Claim) -> bool:
-    """Tell whether a statement that says that something changed is about what an earlier one says."""
+    """Return whether a statement about a change is about what an earlier one says."""
     kinds = earlier.values.keys() & later.values.keys()
     is_new = any(later.values[kind] - earlier.values[kind] for kind in kinds)
     if earlier.values and not is_new:
@@ -198,7 +198,7 @@ def _find_kinds(left: Claim, right: Claim) -> set[str]:
 
 
 def _are_contrasted(left: Claim, right: Claim) -> bool:
-    """Tell whether two statements name different things of one group: staging and production, or gates 3 and 4."""
+    """Return whether two statements name different things of one group: staging and production, or gates 3 and 4."""
     if left.names != right.names:
         return True
     for group in left.contrasts.keys() & right.contrasts.keys():
@@ -208,7 +208,7 @@ def _are_contrasted(left: Claim, right: Claim) -> bool:
 
 
 def _are_about_same(left: Claim, right: Claim) -> bool:
-    """Tell whether statements with different values are about the same property."""
+    """Return whether statements with different values are about the same property."""
     ours = _find_others(left.topic, right.topic)
     theirs = _find_others(right.topic, left.topic)
     if left.topic[0] in ours and right.topic[0] in theirs:
@@ -223,7 +223,7 @@ def _are_about_same(left: Claim, right: Claim) -> bool:
 
 
 def _have_other_names(left: Claim, right: Claim) -> bool:
-    """Tell whether two plain statements with the same subject name different things in the same place."""
+    """Return whether two plain statements with the same subject name different things in the same place."""
     if not left.answer or not right.answer or not left.subject or not right.subject:
         return False
     if _find_others(left.subject, right.subject) or _find_others(right.subject, left.subject):
@@ -245,7 +245,7 @@ def _have_other_names(left: Claim, right: Claim) -> bool:
 
 
 def _have_same_role(left: Claim, right: Claim) -> bool:
-    """Tell whether two statements give one role to different people or things."""
+    """Return whether two statements give one role to different people or things."""
     if not left.is_role or not right.is_role or left.answer != right.answer or not left.answer:
         return False
     ours = set(left.subject) - set(right.subject)
@@ -267,7 +267,7 @@ def _count_words(found: Iterable[str]) -> float:
 
 
 def _find_others(some: Collection[str], others: Collection[str]) -> set[str]:
-    """Return the terms that the others have neither themselves nor in other words."""
+    """Return the terms that are not among the others, nor related to one of them."""
     left = set(some).difference(others)
     if not left:
         return left
@@ -320,17 +320,17 @@ def _cut_values(text: str) -> tuple[str, dict[str, frozenset[str]]]:
 
 
 def _read_value(name: str, match: re.Match[str]) -> tuple[str, str, str]:
-    """Return the kind of a value, the value, and what of the match is no part of it."""
+    """Return the kind of a value, the value, and the rest of the match."""
     if name != "amount":
         return name, "".join(match[0].casefold().split()), ""
     number = _to_number(match["number"].casefold().replace(",", ""))
     unit = (match["unit"] or "").casefold()
     if match["sign"]:
         return "money", f"{number}", unit
-    for kind, worth in _units().items():
-        for one in (unit, unit.removesuffix("s")):
-            if one in worth:
-                return kind, f"{number * worth[one]:g}", ""
+    for kind, factors in _units().items():
+        for form in (unit, unit.removesuffix("s")):
+            if form in factors:
+                return kind, f"{number * factors[form]:g}", ""
     if not unit or terms(unit) == []:  # "8443 and", "8443 in": not a unit
         return "number", f"{number:g}", unit
     if is_unsegmented(unit[0]):
@@ -339,14 +339,14 @@ def _read_value(name: str, match: re.Match[str]) -> tuple[str, str, str]:
 
 
 def _to_number(word: str) -> float:
-    """Return what a number is worth: digits, or a word."""
+    """Return the value of a number in digits or words."""
     if word in _NUMBERS:
         return float(_NUMBERS[word])
     try:
         return float(word)
     except ValueError:
-        # A number of several Chinese characters, or with several points. What it is worth does not matter, only that
-        # different ones differ, and the same one is the same in every process.
+        # A number of several Chinese characters, or with several points. Its value does not matter, as long as
+        # different numbers differ, and a number has the same value in every process.
         return float(sum(ord(character) * 31**place for place, character in enumerate(word)))
 
 
@@ -355,7 +355,7 @@ def _units() -> Mapping[str, Mapping[str, float]]:
     units: dict[str, dict[str, float]] = {}
     for kind, table in load("contradictions")["units"].items():
         words = table.split()
-        units[kind] = {unit: float(worth) for unit, worth in zip(words[::2], words[1::2], strict=True)}
+        units[kind] = {unit: float(factor) for unit, factor in zip(words[::2], words[1::2], strict=True)}
     return units
 
 
@@ -381,7 +381,7 @@ def _contrasts() -> tuple[frozenset[str], ...]:
 
 
 def _list_terms(word: str) -> Iterator[str]:
-    """Return the terms of a word that tell it apart: not single characters of a script without spaces."""
+    """Return the terms of a word that distinguish it: not single characters of a script without spaces."""
     for term in terms(word):
         if len(term) > 1:
             yield term

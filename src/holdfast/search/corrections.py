@@ -1,12 +1,12 @@
 """Find the later of two statements about the same subject.
 
-A statement is a sentence. A later one takes the place of an earlier one if they have enough words in common, by how
-rare the words are, and it says so ("no longer", "from now on", 改成), or gives another number of the same unit.
+A statement is a sentence. A later one replaces an earlier one if they have enough words in common, weighted by how rare
+the words are, and it says so ("no longer", "from now on", 改成), or gives another number of the same unit.
 
-The shares were chosen with `python -m benchmarks corrections` (docs/benchmarks.md); no second sheet checks them.
+The shares were chosen with `python -m benchmarks corrections` (docs/benchmarks.md). No other cases check them.
 
-This is for what people say in conversations, in answer to a question. `contradictions` compares stored facts, of which
-there is no question and no need to be later.
+This module compares what people say in conversations, as the answer to a question. `contradictions` compares stored
+facts, without a question, and either of two facts may be the later one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from holdfast.patterns import compile_once, load
 from holdfast.search.passages import SENTENCE_END
 from holdfast.text import is_unsegmented, terms
 
-# How much of an earlier statement a later one must repeat to take its place. The plainer it says that something
-# changed, the less is enough.
+# How much of an earlier statement a later one must repeat to replace it: the more clearly it says that something
+# changed, the less.
 MIN_STRONG_SHARE: Final = 0.2
-"""The share of the earlier statement that a later one repeats if it has a strong word of correction."""
+"""The share of the earlier statement that a later one must repeat if it has a strong word of correction."""
 MIN_PERSONAL_SHARE: Final = 0.35
-"""The same if the earlier one is about the speaker. The later one must also consist of it to this share."""
+"""The same if the earlier one is about the speaker. What is repeated must also be this share of the later one."""
 MIN_MEDIUM_SHARE: Final = 0.45
 """The same if the later one has a word such as "now"."""
 MIN_NUMBER_SHARE: Final = 0.3
@@ -37,34 +37,33 @@ MIN_LOOSE_SHARE: Final = 0.75
 """The same if the later one has another number without a unit, or another day of the week."""
 MIN_BOTH_SHARE: Final = 0.12
 """The same if the later one has a number and a word of correction, or a strong word in a script without spaces: many
-terms of such a script are pairs of characters of two words. With less in common, no statement takes the place of
-another."""
+terms of such a script are pairs of characters of two words. With less in common, no statement replaces another."""
 MIN_PLAIN_SHARE: Final = 0.7
 """The same for any other later statement."""
 MIN_ANSWER_SHARE: Final = 0.5
 """With a strong word, this share of what an earlier statement says beyond the question is enough."""
 MIN_SHARED: Final = 0.6
-"""What two statements have in common weighs at least this share of the rarest word."""
+"""The minimum weight of the words that two statements have in common, relative to the rarest word."""
 MIN_SUBJECT: Final = 0.3
-"""The same of their words that name a thing. A word that one in eight of 1,000 passages has weighs this much."""
+"""The same for their words that name a thing. In 1,000 passages, a word that one in eight contains weighs this much."""
 MAX_STATEMENT_CHARS: Final = 300
-"""A longer sentence is no plain statement."""
+"""A longer sentence is not a plain statement."""
 MAX_BEFORE_CHARS: Final = 60
-"""A sentence before a correction that is longer than this is about something of its own."""
+"""The maximum characters of a sentence that may say what the correction after it is about."""
 MIN_LETTERS: Final = 0.65
-"""The share of letters, without spaces, of a sentence that a person wrote; lines of logs and code have fewer."""
+"""The minimum share of letters, without spaces, in a sentence of a person. Lines of logs and code have fewer."""
 MIN_ENDED_LETTERS: Final = 0.5
-"""The same for a sentence that ends with a full stop: "The port is 8443." is one."""
+"""The same for a sentence that ends with a full stop, such as "The port is 8443."."""
 _UNSEGMENTED_LETTERS: Final = 2
-"""The number of further letters that such a character counts as."""
+"""How many more letters a character of a script without spaces counts as."""
 MAX_SENTENCES: Final = 12
-"""The number of sentences of a passage that are read."""
+"""How many sentences of a passage are read."""
 MAX_INSTRUCTIONS: Final = 2_000
-"""The number of sentences of a system prompt that are read."""
+"""How many sentences of a system prompt are read."""
 MIN_INSTRUCTION_SHARE: Final = 0.2
-"""The share of a query that one of these sentences must have to be about it."""
+"""The share of a query that one of these sentences must contain to be about it."""
 MAX_INSTRUCTED: Final = 2
-"""The number of such sentences for which a later statement is looked for."""
+"""For how many of these sentences later statements are looked for."""
 _MIN_NAME_DIGITS: Final = 4
 """A number of this many digits may be a name, such as that of a port or a ticket."""
 _LOG: Final = re.compile(r"\d{4}-\d\d-\d\dT\d|\b\d\d:\d\d:\d\d\b")
@@ -73,16 +72,16 @@ _HIRAGANA: Final = re.compile("[ぁ-ゟ]+")
 """Endings and particles: in Japanese, words that name a thing seldom consist of these characters alone."""
 _NUMBER: Final = re.compile(r"\d+(?:[.,:]\d+)*")
 _UNIT_CHARS: Final = 3
-"""Enough to tell units apart, and the same in singular and plural."""
-# A text without a hint cannot match the long pattern that it stands for. Most texts have none, and this is faster.
+"""How many characters of a unit are compared: enough to distinguish units, and the same in singular and plural."""
+# A text without one of these hints cannot match the long pattern. Most texts have none, and searching a hint is faster.
 _NEGATION_HINT: Final = re.compile(
     "n[io]|kein|for|dro|scra|left|quit|retired|gone|instead|rather|statt|[不别]", re.IGNORECASE
 )
 _VALUE_HINT: Final = re.compile(r"\d|day|tag|mittwoch", re.IGNORECASE)
 _LOOSE: Final = frozenset(("bare", "weekday"))
-"""Values that many statements have: that they differ says less."""
+"""Kinds of values that many statements have. A difference in them says less."""
 _MIN_CLAUSE_TERMS: Final = 3
-"""The first part of a sentence with fewer terms says too little to be compared alone."""
+"""The minimum terms of the first clause of a sentence that is compared alone."""
 _CLAUSE_END: Final = re.compile(r"[,;:]\s|[，；：、]|\s[–—-]\s")
 _FLAGS: Final = re.IGNORECASE | re.VERBOSE
 
@@ -109,7 +108,7 @@ class Statement:
 
     @cached_property
     def clause(self) -> frozenset[str]:
-        """The terms of what it says up to the first comma; what follows is often a reason."""
+        """The terms of its first clause. What follows is often a reason."""
         match = _CLAUSE_END.search(self._values[1])
         if match is None:
             return self.topic
@@ -125,7 +124,7 @@ class Statement:
 
     @cached_property
     def is_request(self) -> bool:
-        """Whether it asks for work, and states nothing that may be outdated.
+        """Whether it asks for work and states nothing that may become outdated.
 
         A request with a number may be a rule ("add a limit of 20 rows"), but not if it asks to see something once.
         """
@@ -138,7 +137,7 @@ class Statement:
 
     @cached_property
     def is_correction(self) -> bool:
-        """Whether it says that something takes the place of something else."""
+        """Whether it says that something replaces something else."""
         return is_correction(self.text)
 
     @cached_property
@@ -153,7 +152,7 @@ class Statement:
 
     @cached_property
     def negated(self) -> frozenset[str]:
-        """The terms of what it says is not so: "not ops@", "instead of Thursdays", "Jonas left"."""
+        """The terms of what it denies: "not ops@", "instead of Thursdays", "Jonas left"."""
         found: set[str] = set()
         if not _NEGATION_HINT.search(self.text):
             return frozenset()
@@ -179,7 +178,7 @@ class Statement:
 
 
 def _is_telling(term: str) -> bool:
-    """Tell whether a term says what a sentence is about. Short numbers do not: they are what changes."""
+    """Return whether a term says what a sentence is about. Short numbers do not: they are what changes."""
     if term.isdigit():
         return len(term) >= _MIN_NAME_DIGITS
     return len(term) > 1 or term.isascii()
@@ -201,7 +200,7 @@ def split_statements(text: str, *, limit: int = MAX_SENTENCES) -> list[Statement
 
 
 def is_statement(sentence: str) -> bool:
-    """Tell whether a sentence states something: it is no question, not very long, and consists of words."""
+    """Return whether a sentence states something: it is not a question, not very long, and consists of words."""
     if not sentence or len(sentence) > MAX_STATEMENT_CHARS or sentence.endswith(("?", "？")):
         return False
     if _LOG.search(sentence):
@@ -246,7 +245,7 @@ def find_instructions(
 
 @dataclass(frozen=True, slots=True)
 class Rarity:
-    """How rare terms are; one that is not known counts as the mean of the others."""
+    """How rare terms are. A term that is not known counts as the mean of the others."""
 
     values: Mapping[str, float]
     unknown: float
@@ -273,7 +272,7 @@ class Rarity:
 
 @dataclass(frozen=True, kw_only=True)
 class Later:
-    """A text with statements that may take the place of an earlier one, and all of its terms."""
+    """A text with statements that may replace an earlier one, and all of its terms."""
 
     text: str
     terms: frozenset[str]
@@ -285,7 +284,7 @@ class Later:
 
     @cached_property
     def statements(self) -> list[Statement]:
-        """Its sentences. Most texts have too little in common with any statement to need them."""
+        """Its sentences. They are read on demand: most texts have too little in common with any statement."""
         return split_statements(self.text)
 
 
@@ -326,8 +325,8 @@ class Earlier:
         )
 
     @property
-    def least(self) -> float:
-        """How much what a later statement has in common with it must weigh."""
+    def min_weight(self) -> float:
+        """The minimum weight of the words that a later statement must have in common with it."""
         return MIN_SHARED * self.rarity.highest
 
     def measure(self, shared: frozenset[str]) -> float:
@@ -340,44 +339,44 @@ class Earlier:
         return max(share, sum([self.weights[term] for term in shared & clause]) / whole)
 
     def is_superseded(self, later: Later) -> bool:
-        """Tell whether one of the statements of a later text takes its place.
+        """Return whether one of the statements of a later text supersedes it.
 
         What a correction is about may be in the sentence before it: "Nora left. Write to Emil instead."
         """
         earlier = self.statement
         before: Statement | None = None
-        for one in later.statements:
-            if one.text == earlier.text:  # it is said again
+        for statement in later.statements:
+            if statement.text == earlier.text:  # it is said again
                 return False
-            if self._is_superseded_by(one, before=before) and self._is_new(one):
+            if self._is_superseded_by(statement, before=before) and self._is_new(statement):
                 return True
             before = None
-            if len(one.text) <= MAX_BEFORE_CHARS:
-                before = one
+            if len(statement.text) <= MAX_BEFORE_CHARS:
+                before = statement
         return False
 
     def _names_subject(self, shared: frozenset[str]) -> bool:
-        """Tell whether terms say what it is about: "14 days" and "90 days" may be those of two things."""
+        """Return whether terms say what it is about: "14 days" and "90 days" may be those of two things."""
         subject = self.statement.subject
         if subject:
             return sum([self.weights[term] for term in shared & subject]) >= MIN_SUBJECT * self.rarity.highest
         return self.measure(shared) >= MIN_PLAIN_SHARE
 
     def _is_new(self, later: Statement) -> bool:
-        """Tell whether a statement says something else. A question that is asked again does not."""
+        """Return whether a statement says something that neither the earlier one nor the question says."""
         if any(term not in self.asked for term in later.terms - self.statement.terms):
             return True
         return bool(_find_other_numbers(later, self.statement))
 
     def _is_superseded_by(self, later: Statement, *, before: Statement | None) -> bool:
-        """Tell whether a statement takes its place: by what both have in common, and how plainly it says so."""
+        """Return whether a statement supersedes it, by what both have in common, and how clearly it says so."""
         earlier = self.statement
-        # Most pairs have too little in common. These tests are the first ones because they are cheap.
+        # Most pairs have too little in common. These tests come first because they are cheap.
         words = later.terms
         if before is not None:
             words = later.terms | before.terms
         near = earlier.topic & words
-        if sum([self.weights[term] for term in near]) < self.least:
+        if sum([self.weights[term] for term in near]) < self.min_weight:
             return False
         near_share = self.measure(near)
         if near_share < MIN_BOTH_SHARE:
@@ -441,18 +440,18 @@ class Earlier:
 
 
 def is_correction(text: str) -> bool:
-    """Tell whether a text says that something takes the place of something else."""
+    """Return whether a text says that something replaces something else."""
     folded = text.casefold()
     return any(hint in folded for hint in load("corrections")["words"]["hints"]) and _has_word("strong", folded)
 
 
 def has_sign(text: str) -> bool:
-    """Tell whether a text probably corrects something that was said before: "scratch that", "after all"."""
+    """Return whether a text probably corrects something that was said before: "scratch that", "after all"."""
     return is_correction(text) or _has_word("sign", text)
 
 
 def has_weak_sign(text: str) -> bool:
-    """Tell whether a text may correct something that was said before: "again", "you may", "is fine"."""
+    """Return whether a text may correct something that was said before: "again", "you may", "is fine"."""
     return _has_word("weak_sign", text)
 
 
@@ -469,12 +468,12 @@ def measure_terms() -> frozenset[str]:
 
 
 def is_plain(text: str) -> bool:
-    """Tell whether a text says what something is or does."""
+    """Return whether a text says what something is or does."""
     return _has_word("plain", text)
 
 
 def has_weak_word(text: str) -> bool:
-    """Tell whether a text says "now" or the like, which may mean that something changed."""
+    """Return whether a text says "now" or the like, which may mean that something changed."""
     return _has_word("weak", text)
 
 
@@ -483,7 +482,7 @@ def _has_word(kind: str, text: str) -> bool:
 
 
 def _find_other_numbers(later: Statement, earlier: Statement) -> list[str]:
-    """Return the units of which a statement has none of the numbers that an earlier one has."""
+    """Return the units for which a statement has other numbers than an earlier one."""
     units: list[str] = []
     for unit, numbers in earlier.quantities.items():
         if unit in later.quantities and not numbers & later.quantities[unit]:
@@ -492,7 +491,7 @@ def _find_other_numbers(later: Statement, earlier: Statement) -> list[str]:
 
 
 def _repeats_number(later: Statement, earlier: Statement) -> bool:
-    """Tell whether two statements have the same number of the same unit."""
+    """Return whether two statements have the same number of the same unit."""
     for unit, numbers in earlier.quantities.items():
         if numbers & later.quantities.get(unit, set()):
             return True

@@ -1,7 +1,7 @@
 """Find the dates in a query: "in May", "on 3 June 2023", "two weeks ago", "去年三月", "昨天", "先週".
 
-Ranges are half-open, in Unix milliseconds. They raise the score of messages from that time, and hide nothing: so they
-are in UTC and wider than what is named. `periods` has exact ones.
+Ranges are half-open, in Unix milliseconds. They only raise the score of messages from that time, and hide nothing. So
+they are in UTC, and wider than the date that is named. `periods` has exact ones.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _CJK_UNITS: Final = {
     "개": "month",
     "년": "year",
 }
-# By unit: the days that it has, and how many days before and after still count.
+# By unit: its days, and how many days before and after still count.
 _UNIT_DAYS: Final = {"day": (1.0, 1.5), "week": (7.0, 3.5), "month": (30.4, 12.5), "year": (365.0, 120.5)}
 # Each with the days before now that it may mean.
 _RECENT: Final = (
@@ -107,7 +107,7 @@ def find_dates(text: str, *, now: int | None, years: range) -> list[Range]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarDate:
-    """A day or a month of a year, as a text names it: 0 for what it does not say. `place` is where it does."""
+    """A day or a month of a year that a text names, and its place in the text. A part that is not named is 0."""
 
     year: int = 0
     month: int
@@ -137,7 +137,7 @@ def read_unit(word: str) -> str:
 
 
 def read_number(word: str) -> int:
-    """Return the number that digits or a word say: "3", "three", 三, 二十一; 0 if it is none."""
+    """Return the number in digits or words: "3", "three", 三, 二十一; 0 if it is not a number."""
     if word.isdecimal():
         return int(word)
     if word.lower() in _COUNTS:

@@ -22,9 +22,9 @@ Fusion: TypeAlias = Literal["recipe", "weighted", "rrf"]
 MAX_QUOTE_CHARS: Final = 340
 HEADER_CHARS: Final = 31
 TYPICAL_QUOTE_CHARS: Final = 245
-"""The size of a usual quote with its header. Shorter ones are preferred, longer ones rank lower."""
+"""The size of a usual quote with its header. Shorter quotes are preferred, longer ones rank lower."""
 _MEASURED_QUOTES: Final = 20
-"""The number of best passages that tell how long the quotes of a block are."""
+"""How many of the best passages are used to estimate how long the quotes of a block are."""
 
 _DAY_MS: Final = 86_400_000
 _RRF_CONSTANT: Final = 60
@@ -43,8 +43,8 @@ class Recipe:
             two away.
         reach: The length in characters up to which a message gains all of it; a longer one gains less.
         session, date: The bonus for the best session, and for a date that the query names.
-        brevity, plenty: How much short quotes are preferred, and how much more is quoted where all are short.
-        best: The number of best passages that come before all others, and get more room.
+        brevity, plenty: How much short quotes are preferred, and how much more is quoted if all are short.
+        best: How many of the best passages come before all others, and get more room.
     """
 
     vector: float = 0.5
@@ -92,14 +92,14 @@ class Recipe:
 _AGENT_SHARE: Final = 0.2
 """The share of passages by a person up to which a session is that of an agent."""
 _CHAT_SHARE: Final = 0.45
-"""The share from which on it is a chat."""
+"""The share from which a session is a chat."""
 
 
 def measure_chat(found: Candidates) -> float:
     """Return how much the passages are a chat, 0 to 1, by the share of them that a person wrote.
 
-    In a chat, people say what they want to be remembered. To an agent they give orders and ask questions, and what is
-    asked for later is in replies and tool output.
+    In a chat, people say what they want to be remembered. To an agent they give orders and ask questions, and later
+    questions are about its replies and about tool output.
     """
     if not len(found):
         return 1.0
@@ -265,7 +265,7 @@ def relative(values: Floats) -> Floats:
 
 
 def top(scores: Floats, limit: int) -> Ints:
-    """Return the places of the highest positive scores, best first; of equal ones the older first."""
+    """Return the places of the highest positive scores, best first; of equal scores, the oldest passage first."""
     chosen = highest(scores, limit)
     chosen = chosen[scores[chosen] > 0]
     return chosen[np.argsort(-scores[chosen], kind="stable")]

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 _LETTERS: Final = 3
-"""The letters of the parts that two texts are compared by."""
+"""Two texts are compared by their parts with this many letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,5 +58,5 @@ def _trigrams(text: str) -> set[str]:
     plain = text.lower()
     if not plain:
         return set()
-    starts = range(max(1, len(plain) - _LETTERS + 1))  # a shorter text is one of its own
+    starts = range(max(1, len(plain) - _LETTERS + 1))  # a shorter text is compared as a whole
     return {plain[start : start + _LETTERS] for start in starts}

@@ -24,14 +24,14 @@ from holdfast.text import terms
 MAX_WHOLE_CHARS: Final = 400
 """A passage up to this long is quoted whole."""
 SHORTEST_EXCERPT_CHARS: Final = 100
-"""The size of an excerpt if a longer one does not fit: a sentence. A passage that would fit whole elsewhere is not cut
-so much: in a chat, the next short message is worth more (`python -m benchmarks recall locomo`)."""
+"""The size of an excerpt if a longer one does not fit: a sentence. A passage up to `MAX_WHOLE_CHARS` is not cut so
+much, because in a chat the next short message is worth more (`python -m benchmarks recall locomo`)."""
 MIN_EXCERPT_CHARS: Final = 310
 """The size of an excerpt."""
 MAX_EXCERPT_CHARS: Final = 800
 """The size of an excerpt of one of the best passages."""
 MAX_SLACK_CHARS: Final = 60
-"""An excerpt may be longer by this much to end with a sentence."""
+"""How much longer an excerpt may be to end with a sentence."""
 MAX_SENTENCE_CHARS: Final = 200
 """A longer sentence may be cut at a space."""
 MIN_SENTENCE_CHARS: Final = 40
@@ -39,13 +39,13 @@ MIN_SENTENCE_CHARS: Final = 40
 MIN_CONTEXT_CHARS: Final = 200
 """The text on each side of the best window that is read for an excerpt."""
 CHARS_PER_TOKEN: Final = 3
-"""No token is counted for more characters, so a passage with more than this for each token left cannot fit."""
+"""The maximum characters of one token. A passage with more than this for each token that is left cannot fit."""
 TYPICAL_CHARS_PER_TOKEN: Final = 3.25
 """Characters of a quote, without its header, for each token of both."""
 MIN_QUOTE_TOKENS: Final = 12
 """With fewer tokens left, no other passage is tried."""
 MAX_LIST_CHARS: Final = 400
-"""An excerpt of one of the best passages may be longer by this much to contain a list or code that it announces."""
+"""How much longer an excerpt of one of the best passages may be to contain a list or code that it announces."""
 MIN_SCORE: Final = 0.21
 """The score, relative to the best passage, that the first passage of an adaptive block needs."""
 SCORE_RISE: Final = 0.34
@@ -85,8 +85,8 @@ class Quotable(Struct, frozen=True, kw_only=True):
             once.
         room: The number of characters it may take.
         min_room: The number of characters to which `room` is reduced if the excerpt takes more tokens than are left.
-        said_in: For a person's message its session, since the same words in another session are quoted again; None
-            for any other text.
+        said_in: The session of a person's message, since the same words in another session are quoted again; None for
+            any other text.
     """
 
     passage: int
@@ -111,9 +111,8 @@ class Quotable(Struct, frozen=True, kw_only=True):
         header = next(line for group, line in self.headers if group is None or group not in headed)
         tokens = measure(header + text)
         if tokens > left and self.room > self.min_room:
-            # From the room of one of the best to that of any passage, and only then to a sentence.
             room = self.min_room
-            if self.room > MIN_EXCERPT_CHARS:
+            if self.room > MIN_EXCERPT_CHARS:  # one of the best: first down to the room of any other passage
                 room = MIN_EXCERPT_CHARS
             shorter = structs.replace(self, room=room)
             return shorter.quote(weights, measure, headed=headed, left=left)
@@ -188,7 +187,7 @@ def pack(
     limit: int | None = None,
     adaptive: bool = False,
 ) -> list[Quote]:
-    """Quote passages in order, each that fits into what is left of `room` tokens and repeats no other quote.
+    """Quote passages in order, if they fit into what is left of `room` tokens and repeat no other quote.
 
     `order` has passages, their lengths in characters and their scores, 1 for the best; a passage is read only if it may
     fit. Text that is `known` is not quoted, unless the passage has more about the query next to it. The quotes in
@@ -258,10 +257,10 @@ class _Packer:
             if left < MIN_QUOTE_TOKENS or len(self.quotes) == limit:
                 break
             chars = min(size, MIN_EXCERPT_CHARS)
-            least = chars
+            min_chars = chars
             if size > MAX_WHOLE_CHARS:
-                least = SHORTEST_EXCERPT_CHARS
-            if least <= CHARS_PER_TOKEN * left:
+                min_chars = SHORTEST_EXCERPT_CHARS
+            if min_chars <= CHARS_PER_TOKEN * left:
                 yield passage, chars, left
 
     def spend(self, tokens: float) -> None:
@@ -283,7 +282,7 @@ class _Packer:
         known text, the rest must contain no word of the query.
         """
         plain = quote.plain
-        if len(plain) < MIN_SENTENCE_CHARS:  # a few words are in many texts: only the same quote repeats them
+        if len(plain) < MIN_SENTENCE_CHARS:  # many texts contain a few words: only an equal quote counts
             return plain in self.known or any(f"\n{plain}\n" in text for text in self.words.values())
         texts = list(self.words.values())
         if quote.said_in is not None:  # a person may say the same again in another session
@@ -308,7 +307,7 @@ def _may_repeat(quotes: str, text: str) -> bool:
 
 
 def _is_repeated(text: str, other: str, weights: Container[str] = ()) -> bool:
-    """Return whether a text is in another, or the other is at least half of it and the rest has none of the words."""
+    """Return whether a text is in another, or the other is at least half of it and the rest has none of the terms."""
     if text in other:
         return True
     if other not in text or 2 * len(other) < len(text):
@@ -366,7 +365,10 @@ def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
 
 
 class _Sentence(NamedTuple):
-    """A sentence, the query's terms in it, the score of its window, and whether the sentence before announces it."""
+    """A sentence, the query's terms in it, the score of its window, and whether the sentence before announces it.
+
+    Code in a fence counts as announced.
+    """
 
     start: int
     stop: int

@@ -18,9 +18,9 @@ CUTTING: Final = 1
 WHOLE: Final = 500
 """A text up to this long is one window."""
 WINDOW: Final = 400
-"""Characters of a window, if sentence ends allow it."""
+"""The characters of a window, if sentence ends allow it."""
 LINES: Final = 200
-"""Characters of a window in logs, tables and code, in which each line stands alone."""
+"""The characters of a window in logs, tables and code, in which each line stands alone."""
 DENSE: Final = 0.15
 """Text with this share of digits and ASCII punctuation, white space aside, is a log, a table or code."""
 LONGEST_WINDOW: Final = 600
@@ -28,9 +28,9 @@ LONGEST_WINDOW: Final = 600
 CRUMB: Final = 80
 """A last window shorter than this is joined to the one before it, if there is room."""
 PASSAGE: Final = 4000
-"""Characters of a passage."""
+"""The maximum characters of a passage of several windows."""
 
-# It begins with what it looks for: a pattern that begins with a look-behind is tried at every character.
+# The pattern begins with the characters that it looks for: one that begins with a look-behind is tried everywhere.
 SENTENCE_END: Final = re.compile(
     r"""[.!?…。！？\n](?:(?<=[.!?…])["')\]”’」』]*\s+|(?<=[。！？])["')\]”’」』]*|(?<=\n)\n*)"""
 )
@@ -66,7 +66,7 @@ def passages(text: str) -> list[Passage]:
 
 
 def windows(text: str, *, whole: int = WHOLE) -> list[tuple[int, int]]:
-    """Cut a text into windows at sentence and line ends; one of up to `whole` characters is one window."""
+    """Cut a text into windows at sentence and line ends; a text of up to `whole` characters is one window."""
     if not text:
         return []
     if len(text) <= whole:
@@ -101,7 +101,7 @@ def _join_short_end(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
 def _is_full(text: str) -> bool:
     """Return whether a window of more than `LINES` characters is long enough.
 
-    One that is made of lines, by its digits and punctuation, is; others may have up to `WINDOW`.
+    A window of a log, a table or code, which has many digits and signs, is. Others may have up to `WINDOW` characters.
     """
     if len(text) > WINDOW:
         return True

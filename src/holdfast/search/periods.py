@@ -1,8 +1,8 @@
 """Find the calendar periods that a question names: "yesterday", "on Monday last week", "in March", "上周", "三天前".
 
 Unlike the ranges of `dates`, which raise scores, these have exact ends: whole days in the time zone of this machine. So
-a list of sessions can be made of them, or of the facts that held. One period in another narrows it ("in March last
-year"), two with "to" between them are a range, and others are listed next to each other ("Monday and Tuesday").
+they can select sessions, or the facts that held then. One period in another narrows it ("in March last year"), two with
+"to" between them are a range, and others are listed next to each other ("Monday and Tuesday").
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _RECENT_DAYS: Final = 7
 """The days before today that "recently" and "lately" mean."""
 _UNIT_DAYS: Final = {"day": 1, "week": _WEEK, "month": 31, "year": 366}
 _MAX_TIMES: Final = 5
-"""What a longer period has more often ("on Monday ... last year") does not narrow it."""
+"""A shorter period that a longer one has more often ("on Monday ... last year") does not narrow it."""
 _MIN_DIVIDED: Final = 28
 """The days of the shortest period that has a "beginning" or a "last week"."""
 _MAX_MENTIONS: Final = 40
-"""Those that are compared with each other: a log in a message may have thousands of dates."""
+"""How many mentions are compared with each other. A log in a message may have thousands of dates."""
 _MAX_BEFORE: Final = 40
 """The characters before a period that may belong to it."""
 _MONTHS: Final = 12
@@ -172,7 +172,7 @@ def _find_named(name: str, today: datetime) -> _Days:
 
 
 def _count_back(today: datetime, count: int, unit: str) -> _Days:
-    """Return the day, week, month or year that is some of them ago."""
+    """Return the day, week, month or year that is `count` units ago."""
     if unit == "day":
         day = today - timedelta(count)
         return day, day + timedelta(1)
@@ -270,7 +270,7 @@ def _narrow(text: str, mentions: Sequence[_Mention]) -> list[_Mention]:
             if inside:
                 break
         found += map(_divide, inside or [mention])
-    # A longer period that another one is in says only when that was.
+    # A longer period with another one in it only says when that was: it is not a period of its own.
     used: set[_Place] = set()
     for mention in found:
         used.update(mention.around)

@@ -17,9 +17,9 @@ from typing import Final
 SHARE: Final = 0.8
 """How much a related term counts next to the term itself, times their similarity."""
 MAX_TERMS: Final = 12
-"""Related terms count less in a question of more terms than this, which needs them less."""
+"""Related terms count less in a question with more terms than this, which needs them less."""
 TOO_MANY: Final = 48
-"""They count nothing in a question of more terms than this, which is a pasted file."""
+"""They do not count in a question with more terms than this, which is a pasted file."""
 
 _TABLES: Final = ("related.txt", "thesaurus.txt")
 
@@ -40,7 +40,7 @@ def find_related(terms: Iterable[str]) -> dict[str, Mapping[str, float]]:
 
 @lru_cache(maxsize=4096)
 def _look_up(term: str) -> Mapping[str, float]:
-    """Return the related terms of a term in both tables; of two similarities the higher."""
+    """Return the related terms of a term in both tables. If both have one, the higher similarity counts."""
     found: dict[str, float] = {}
     for table in _TABLES:
         for word, similarity in _look_up_in(table, term):

@@ -23,7 +23,7 @@ from holdfast.search.passages import LINES
 MIN_WINDOW_SHARE: Final = 0.36
 """The share of the query that must be in one window."""
 MIN_LINE_SHARE: Final = 0.27
-"""The same in text that is cut into lines: in a short line fewer words occur together by chance."""
+"""The same in text that is cut into lines, because in a short line fewer words occur together by chance."""
 MIN_COSINE: Final = 0.25
 """The cosine that windows must have if the passage also contains the words of the query."""
 MIN_FOUND_COSINE: Final = 0.2
@@ -115,7 +115,7 @@ _BREVITY: Final = 0.75
 
 
 def measure_confidence(signals: Signals) -> float:
-    """Return the confidence that the memory contains something about the query; from about 1 on it certainly does.
+    """Return the confidence that the memory contains something about the query. At about 1 it certainly does.
 
     A short query is matched by chance: one of its two words is half of it. The words of "Why do cats purr?" are in any
     archive of everyday conversations. A query that refers to something known ("the old service", "did we") is about
@@ -145,9 +145,8 @@ _AGENT_FACTOR: Final = 0.8
 """How much larger the smallest block is in the session of an agent, whose passages are longer than those of a chat."""
 _REFERENCE_FACTOR: Final = 2.4
 """How much larger the smallest block is for each unit of reference of the query."""
-
 _STATEMENT_FACTOR: Final = 0.5
-"""How large it is for a message that asks nothing and only states something."""
+"""The factor for the smallest block if the message asks nothing and only states something."""
 
 
 def scale_smallest_block(signals: Signals) -> float:
