@@ -92,7 +92,7 @@ def _judge(sessions: Iterable[Noted], find: Callable[[Noted], list[str]]) -> dic
 
 
 def matches(one: str, other: str) -> bool:
-    """Tell whether two facts say the same, by their words."""
+    """Return whether two facts say the same, by their words."""
     ours, theirs = set(terms(one)), set(terms(other))
     common = len(ours & theirs)
     if common < MIN_COMMON:

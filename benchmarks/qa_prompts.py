@@ -53,7 +53,7 @@ class Prompts:
 
 
 def is_unanswerable(question: Question) -> bool:
-    """Tell whether the right answer is that there is none."""
+    """Return whether the right answer is that there is none."""
     return question.kind.endswith("_abs") or question.kind in {_ADVERSARIAL, "abstention"}
 
 

@@ -161,7 +161,7 @@ def _from_requests(requests: Sequence[transcripts.Request]) -> Iterator[Growth]:
 
 
 def _continues(last: transcripts.Request, request: transcripts.Request) -> bool:
-    """Tell whether a request is the next turn of the one before it: the same messages, and more."""
+    """Return whether a request is the next turn of the one before it: the same messages, and more."""
     size = len(last.messages)
     if len(request.messages) <= size or (request.prompt_tokens or 0) <= (last.prompt_tokens or 0):
         return False

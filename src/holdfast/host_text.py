@@ -129,7 +129,7 @@ def _remove_tags(text: str, marks: _Marks, *, keep_outputs: bool) -> str:
 
 
 def _is_document(text: str, marks: _Marks) -> bool:
-    """Tell whether what a host adds is a file of the project, which a person wrote."""
+    """Return whether what a host adds is a file of the project, which a person wrote."""
     return any(mark in text for mark in marks.documents)
 
 

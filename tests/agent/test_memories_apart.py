@@ -60,7 +60,7 @@ def fixture(tmp_path: Path) -> AgentFixture:
 
 
 def holds(folder: Path, text: str) -> bool:
-    """Tell whether any file in a folder has these words in it."""
+    """Return whether any file in a folder has these words in it."""
     return any(text.encode() in file.read_bytes() for file in folder.rglob("*") if file.is_file())
 
 

@@ -39,7 +39,7 @@ def engine(limit: int, tmp_path: Path) -> Iterator[Engine]:
 
 
 def is_same(left: Wire, right: Wire) -> bool:
-    """Tell whether two messages are the same JSON, keys in the same order."""
+    """Return whether two messages are the same JSON, keys in the same order."""
     return left is right or json.dumps(left) == json.dumps(right)
 
 

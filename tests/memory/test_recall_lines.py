@@ -118,7 +118,7 @@ def test_a_line_of_tool_output_in_a_real_session_is_recalled(tmp_path: Path, pat
 
 
 def has_long_result(message: Message) -> bool:
-    """Tell whether a message holds what a tool gave back, and enough of it."""
+    """Return whether a message holds what a tool gave back, and enough of it."""
     return any(len(result.text) > 1_000 and len(result.content) == 1 for result in message.results)
 
 

@@ -19,7 +19,7 @@ slow = settings(max_examples=examples(150), deadline=None, suppress_health_check
 
 
 def in_order(messages: tuple[Message, ...]) -> bool:
-    """Tell whether calls and results are in their places, by nothing but their ids."""
+    """Return whether calls and results are in their places, by nothing but their ids."""
     waiting: set[str] = set()
     for message in messages:
         given_ = [result.call_id for result in message.results]

@@ -100,7 +100,7 @@ UNRELATED = [
 
 
 def is_superseded(earlier: str, later: str, *, asked: frozenset[str] = frozenset()) -> bool:
-    """Tell whether a later text takes the place of a statement, all words being equally rare."""
+    """Return whether a later text takes the place of a statement, all words being equally rare."""
     statement = split_statements(earlier)[0]
     return Earlier.read(statement, Rarity.of({}), asked=asked).is_superseded(Later.read(later))
 

@@ -51,7 +51,7 @@ class Conflict:
 
 
 def are_contradictory(left: FactRow, right: FactRow) -> bool:
-    """Tell whether two facts that hold at the same time give one property different values."""
+    """Return whether two facts that hold at the same time give one property different values."""
     if not _are_comparable(left, right):
         return False
     if left.slot and right.slot:
@@ -61,7 +61,7 @@ def are_contradictory(left: FactRow, right: FactRow) -> bool:
 
 
 def may_be_contradictory(left: FactRow, right: FactRow) -> bool:
-    """Tell whether two facts, at least one of them without a slot, may be about one property."""
+    """Return whether two facts, at least one of them without a slot, may be about one property."""
     if (left.slot and right.slot) or not _are_comparable(left, right):
         return False
     claims = _read_claims(left, right)
@@ -69,7 +69,7 @@ def may_be_contradictory(left: FactRow, right: FactRow) -> bool:
 
 
 def _are_comparable(left: FactRow, right: FactRow) -> bool:
-    """Tell whether two facts of one owner may be about one property, and neither adds one more value to it."""
+    """Return whether two facts of one owner may be about one property, and neither adds one more value to it."""
     if left.id == right.id or _owner(left) != _owner(right):
         return False
     have_slots = bool(left.slot and right.slot)

@@ -672,13 +672,13 @@ def plain(text: str) -> str:
 
 
 def is_quoted(quote: str, text: str) -> bool:
-    """Tell whether a quote occurs in a text that is `plain` already; a quote of a few letters proves nothing."""
+    """Return whether a quote occurs in a text that is `plain` already; a quote of a few letters proves nothing."""
     words = plain(quote)
     return weigh_letters(words) >= _MIN_QUOTE and words in text
 
 
 def is_secret(text: str) -> bool:
-    """Tell whether a text contains a secret, masked or not."""
+    """Return whether a text contains a secret, masked or not."""
     return _MASK in text or redact(text) != text
 
 

@@ -265,14 +265,14 @@ class Draft:
     time: int = 0
 
     def states_same(self, fact: FactRow) -> bool:
-        """Tell whether a fact says the same."""
+        """Return whether a fact says the same."""
         if self.slot == fact.slot != "":
             return bool(self.value) and _contains(fact.content, self.value)
         is_same_kind = fact.slot == self.slot and fact.type == self.type
         return is_same_kind and _plain(fact.content) == _plain(self.content)
 
     def replaces(self, fact: FactRow, *, alone: bool) -> bool:
-        """Tell whether it replaces a fact: it names its value as over, or both are the only ones, of one kind."""
+        """Return whether it replaces a fact: it names its value as over, or both are the only ones, of one kind."""
         if fact.pinned:
             return False
         if self.old:
@@ -287,13 +287,13 @@ class Draft:
         return kind_of(self.value) in kinds
 
     def names(self, fact: FactRow) -> bool:
-        """Tell whether a fact is a decision for what it says is replaced, and not for what replaces it."""
+        """Return whether a fact is a decision for what it says is replaced, and not for what replaces it."""
         if self.slot or not self.old or fact.type != "decision" or fact.slot or fact.pinned:
             return False
         return _contains(fact.content, self.old) and not _contains(fact.content, self.value)
 
     def is_newer(self, fact: FactRow) -> bool:
-        """Tell whether it was written after a fact: later in the archive, and not at an earlier time."""
+        """Return whether it was written after a fact: later in the archive, and not at an earlier time."""
         if fact.evidence and self.evidence and max(self.evidence) <= max(fact.evidence):
             return False
         return not self.time or not fact.time or self.time >= fact.time
@@ -411,7 +411,7 @@ def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision
 
 
 def _is_known(new: FactRow, known: Sequence[FactRow]) -> bool:
-    """Tell whether a fact was read from the same messages before, or still holds."""
+    """Return whether a fact was read from the same messages before, or still holds."""
     versions = [version for version in known if version.id == new.id]  # oldest first
     if not versions:
         return False
@@ -444,7 +444,7 @@ def kind_of(value: str) -> str:
 
 
 def state_same_value(left: FactRow, right: FactRow) -> bool:
-    """Tell whether two facts of one property say the same, as far as their words tell."""
+    """Return whether two facts of one property say the same, as far as their words tell."""
     our_values = _find_values(left.content)
     their_values = _find_values(right.content)
     if our_values and their_values:
@@ -472,7 +472,7 @@ def _split_values(content: str) -> list[str]:
 
 
 def _contains(content: str, value: str) -> bool:
-    """Tell whether a fact states a value, whatever its width, case and quotation marks."""
+    """Return whether a fact states a value, whatever its width, case and quotation marks."""
     plain = _plain(value)
     return bool(plain) and re.search(rf"(?<![a-z0-9.]){re.escape(plain)}(?![a-z0-9]|\.\d)", _plain(content)) is not None
 
@@ -559,12 +559,12 @@ def subject_name(subject: str) -> str:
 
 
 def same_subject(left: str, right: str) -> bool:
-    """Tell whether two names mean the same thing."""
+    """Return whether two names mean the same thing."""
     return _subject_key(left) == _subject_key(right)
 
 
 def asks_for(question: str, *, subject: str, slot: str) -> bool:
-    """Tell whether a question names a subject with all its words, and asks for this property of it."""
+    """Return whether a question names a subject with all its words, and asks for this property of it."""
     if not slot or _question_form(slot).search(question) is None:
         return False
     if subject == "user":

@@ -219,7 +219,7 @@ class _Answer:
 
 
 def _is_done(memory: Memory, job: Job, *, last: int) -> bool:
-    """Tell whether a job is done: all is read, or the rest is not worth a call and the next job reads it."""
+    """Return whether a job is done: all is read, or the rest is not worth a call and the next job reads it."""
     until = read_number(job.data, "until")
     if last >= until or job.data.get("has_more") is not True:
         return last >= until

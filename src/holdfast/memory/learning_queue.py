@@ -75,7 +75,7 @@ class Learner:
     model: Model | None = None
 
     def can_run(self, job: Job) -> bool:
-        """Tell whether a job may be run with this model, or by rule."""
+        """Return whether a job may be run with this model, or by rule."""
         reader = reader_of(job)
         if is_by_rule(reader):
             return True
@@ -149,7 +149,7 @@ def read_number(data: Mapping[str, Any], name: str) -> int:
 
 
 def is_by_rule(reader: str) -> bool:
-    """Tell whether a reader is the rules."""
+    """Return whether a reader is the rules."""
     return reader in {RULES, OWN_RULES}
 
 
@@ -277,7 +277,7 @@ def make_mark(scope: Scope, reader: str, *, time: int, has_ended: bool = False, 
 
 
 def is_due(mark: Job, *, now: int, idle: int) -> bool:
-    """Tell whether a session has ended or was not used for `idle` milliseconds (0: never), by its newest mark."""
+    """Return whether a session has ended or was not used for `idle` milliseconds (0: never), by its newest mark."""
     return mark.data.get("ended") is True or (idle > 0 and now - mark.time >= idle)
 
 

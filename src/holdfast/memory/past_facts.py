@@ -23,7 +23,7 @@ class Past:
     is_before: bool = False
 
     def includes(self, fact: FactRow, until: int | None) -> bool:
-        """Tell whether a version of a fact held at that time."""
+        """Return whether a version of a fact held at that time."""
         return fact.time < self.stop and (until is None or until > self.start)
 
 

@@ -225,7 +225,7 @@ def _is_command(text: str) -> bool:
 
 
 def asks_something(text: str) -> bool:
-    """Tell whether a message asks or requests something, so that memory may have the answer.
+    """Return whether a message asks or requests something, so that memory may have the answer.
 
     One that only states something does not. `signals.is_question` is about a single sentence that may become a fact: it
     takes a request ("remember that …") for a statement.

@@ -233,7 +233,7 @@ class Quoter:
 
 
 def _repeats_question(text: str, weights: Mapping[str, float]) -> bool:
-    """Tell whether a text only asks what the question of the recall asks: it has no answer."""
+    """Return whether a text only asks what the question of the recall asks: it has no answer."""
     if len(text) > _MAX_QUESTION_CHARS or not text.rstrip().endswith(("?", "？")):
         return False
     if not all(sentence.endswith(("?", "？")) for sentence in sentences(text)):

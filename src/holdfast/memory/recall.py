@@ -176,7 +176,7 @@ def recall(
 
 
 def is_searchable(texts: Sequence[str]) -> bool:
-    """Tell whether the texts of a question have anything to search for.
+    """Return whether the texts of a question have anything to search for.
 
     A picture has no text. But messages without words are skipped (`select_texts`): after an earlier text of the user, a
     picture recalls for that text again.
@@ -309,7 +309,7 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
 
 
 def _is_in_window(found: Found) -> bool:
-    """Tell whether something that a person said in the window answers the question: it may have been corrected."""
+    """Return whether something that a person said in the window answers the question: it may have been corrected."""
     candidates = found.candidates
     is_shown = find_relevant(found.signals) & candidates.human & ~candidates.eligible
     return found.signals.is_asking and bool(is_shown.any())
@@ -330,7 +330,7 @@ def _explain_nothing(found: Found, chosen: ChosenFacts, *, hidden: Collection[in
 
 
 def _is_best_in_window(found: Found, is_relevant: Bools, *, hidden: Collection[int]) -> bool:
-    """Tell whether the best match is in the window. This question and earlier ones are too, but answer nothing."""
+    """Return whether the best match is in the window. This question and earlier ones are too, but answer nothing."""
     candidates = found.candidates
     shown = found.query.shown
     matches = measure_matches(found.signals) * is_relevant
@@ -345,7 +345,7 @@ def _is_best_in_window(found: Found, is_relevant: Bools, *, hidden: Collection[i
 
 
 def _is_asked(text: str, query: RecallQuery) -> bool:
-    """Tell whether a passage only asks: it is the question, a part of it, or another question.
+    """Return whether a passage only asks: it is the question, a part of it, or another question.
 
     Of a broad question only the subject is known.
     """

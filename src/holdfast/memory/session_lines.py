@@ -215,7 +215,7 @@ def _matches(name: str, text: str) -> bool:
 
 
 def is_done(task: str) -> bool:
-    """Tell whether the words of a task say that it is no longer open."""
+    """Return whether the words of a task say that it is no longer open."""
     return _matches("done", task)
 
 

@@ -315,7 +315,7 @@ def _describe_all(store: Store, spans: Sequence[SessionSpan], query: RecallQuery
 
 
 def _only_asks(line: SessionLine, *, now: int | None) -> bool:
-    """Tell whether a session has nothing but a question about other sessions."""
+    """Return whether a session has nothing but a question about other sessions."""
     return not line.outcome and not line.keys and read_question(line.title, now=now) is not None
 
 

@@ -100,7 +100,7 @@ def _find_by_marks(text: str, rules: tuple[Rule, ...], *, place: str) -> Iterato
 
 
 def _has_mark(text: str, marks: tuple[str, ...]) -> bool:
-    """Tell whether a text has one of the marks. A loop: `any` takes half as long again, for each of 60 rules."""
+    """Return whether a text has one of the marks. A loop: `any` takes half as long again, for each of 60 rules."""
     for mark in marks:
         if mark in text:
             return True

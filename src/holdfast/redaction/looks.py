@@ -1,4 +1,4 @@
-"""Tell whether a value is a secret: random or chosen by a person, and not a word, a name in code or a placeholder.
+"""Find out whether a value is a secret: random or chosen by a person, and not a word, a name in code or a placeholder.
 
 How much a value has to show depends on what names it: the quoted value of `password` may be a word, a value in a
 sentence about a token must be random. The patterns are in `patterns/secrets.toml`, table `looks`.
