@@ -133,9 +133,10 @@ def append(
     `before` are the keys of the messages before them, oldest first; at least the last one. If there are none, the
     first message is in `place`.
     """
-    # Messages are identified up to three times. First by what their digests find, which is all for a client that sends
-    # its history again. If some are not found, with more that is read about the archive. Last in the transaction that
-    # writes them. All that takes time, such as cutting text into passages, is done before it, so that it is short.
+    # Messages are identified up to three times. First by what their digests find, which is enough for a client that
+    # sends its history again. If some are not found, again with more that is read from the archive. Last in the
+    # transaction that writes them. Slow work, such as cutting text into passages, is done before the transaction, so
+    # that it is short.
     looked_up = [message.digest for message in messages]
     if before:
         looked_up.append(before[-1].digest)
@@ -189,7 +190,7 @@ def _are_known(keys: Iterable[Key], known: Known) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
-    """Other ways to identify messages that were not found in their place.
+    """Data to identify messages that were not found in their place.
 
     Attributes:
         times: The times of archived messages, by number.
@@ -381,9 +382,9 @@ def identify(
 
     A message is identified by its id, by its time, or by its place: the same content after the same messages is the
     same message, and the same content elsewhere is not. A forgotten message before it may be missing. A client that
-    changes or drops older messages moves the messages that follow; those are recognised by the message after them, or
+    changes or drops older messages moves the messages that follow. These are recognised by the message after them, or
     by the ids of their tool calls. An appended message is recognised in any later place. A reply that the client sends
-    back in another form has the key of the archived one.
+    back in another form gets the key of the archived one.
     """
     keys: list[Key] = []
     digests = [message.digest for message in messages]
@@ -405,7 +406,7 @@ def identify(
                 key = candidate
                 break
         if key is None:
-            # Not earlier: if all messages have the same content, listing them for each one takes quadratic time.
+            # Not before the loop: if all messages have the same content, listing them for each takes quadratic time.
             free = _find_unused(forms, known, used)
             if message.timestamp is not None:  # it was read from the archive
                 key = _find_sent_at(message.timestamp, free, hints)
@@ -482,8 +483,8 @@ def _find_number(wanted: int, free: Mapping[Key, int]) -> Key | None:
 def follow_forgotten(place: str, forgotten: Mapping[str, Sequence[str]]) -> list[str]:
     """Return a place, and those after forgotten messages there: a client may have dropped them."""
     places = [place]
-    for one in places:  # which grows: several messages in a row may be forgotten
-        for nonce in nonces_of(one):
+    for known_place in places:  # the list grows, because several messages in a row may be forgotten
+        for nonce in nonces_of(known_place):
             places += [Key(digest, nonce).next_nonce for digest in forgotten.get(nonce, ())]
     return places
 
@@ -503,10 +504,10 @@ def _keys_in_place(message: Message, places: Sequence[str], forms: Sequence[str]
 def _find_moved(
     message: Message, free: Mapping[Key, int], after: Mapping[str, int], *, last: int, can_adopt: bool
 ) -> Key | None:
-    """Find the archived message that a message is, though another message is before it now.
+    """Find the archived message that is the same as a message, although another message is before it now.
 
-    If `can_adopt`, that may be one that was appended in a likely place: only a message that follows an archived one
-    can have been archived before.
+    If `can_adopt`, it may be one that was appended in a likely place. That is only possible for a message that follows
+    an archived one.
     """
     has_tools = bool(message.calls or message.results)
     following = {_place_of(nonce) for nonce in after}
@@ -608,24 +609,24 @@ def _render_arguments(value: Any) -> str:
 
 
 _TOKENS: Final = frozenset({"NO_REPLY", "HEARTBEAT_OK"})
-"""Whole replies that an agent gives when it has nothing to say."""
+"""The whole reply of an agent that has nothing to say."""
 _COMMAND: Final = re.compile(r"/[a-z][\w:-]{0,60}(?: [^\s/]{1,60}){0,2}", re.IGNORECASE)
 """A command to the host, such as `/clear` or `/model gpt-5`."""
 _NO_OUTPUT: Final = re.compile(r"[(<\[]?(?:no|empty) (?:output|content|result)s?[)>\]]?\.?", re.IGNORECASE)
 """The text that hosts write for a tool that printed nothing."""
 _NO_LETTERS: Final = re.compile(r"[\W_]+")
 _MAX_ACKNOWLEDGEMENT: Final = 100
-"""A message with more characters says something."""
+"""A message with more characters is not only an acknowledgement."""
 _UNSPACED: Final = ("chinese", "japanese", "korean")
 """Languages in which one phrase follows another without a space."""
 _MIN_LETTERS: Final = 6
 """A message with at most this many characters is noise: "hm, ok"."""
 _HEAD_CHARS: Final = 800
-"""How much of a message is searched for the instructions of a host, which stand at its beginning."""
+"""How many characters of a message are searched for the instructions of a host, which are at its beginning."""
 
 
 def unwrap(text: str, *, keep_outputs: bool = False) -> str:
-    """Return the words of a person without what a channel or host puts around them: envelopes, queue marks, reminders.
+    """Return the words of a person without what a channel or host adds to them: envelopes, queue marks, reminders.
 
     With `keep_outputs`, the output of commands that a host put into the message stays.
     """
@@ -693,7 +694,7 @@ def _is_made_of_phrases(words: str) -> bool:
 
 @cache
 def _phrase_patterns() -> tuple[list[re.Pattern[str]], list[re.Pattern[str]]]:
-    """Return the patterns of phrases, and those of filler; with spaces in the script, they end at the end of a word."""
+    """Return the patterns of phrases, and those of filler. In a script with spaces they match whole words."""
     table = patterns.load("noise")["acknowledgements"]
     phrases: list[re.Pattern[str]] = []
     for language, pattern in table["phrases"].items():

@@ -142,7 +142,7 @@ class Fact:
 class Detail(Struct, frozen=True, kw_only=True):
     """A quoted passage: its speaker, time (Unix milliseconds, 0 if unknown), text and session.
 
-    `superseded` tells whether a later statement replaces it, or a sentence in it.
+    `superseded` says whether a later statement replaces it, or a sentence in it.
     """
 
     role: str
@@ -177,8 +177,8 @@ def render(
 ) -> str:
     """Render a block; an empty text if there is nothing to quote.
 
-    Passages are rendered oldest first. A compact block keeps those of a day and session together, unless one of that
-    day is superseded: the statement that replaces it comes after it, whatever session it is from.
+    Passages are rendered oldest first. A compact block keeps those of one day and session together, unless one of that
+    day is superseded: then the statement that replaces it has to come after it, whatever session it is from.
     `sessions_note` is the last line of the sessions.
     """
     parts: list[str] = []
@@ -204,9 +204,9 @@ def render(
         ordered.sort(key=key)
     shown: set[Hashable] = set()
     entries = ""
-    for one in ordered:
-        header = choose_header(headers(one.role, one.time, one.session, style), shown)
-        entries += header + _quote(write_tasks(one.text)) + SUPERSEDED[one.superseded]
+    for detail in ordered:
+        header = choose_header(headers(detail.role, detail.time, detail.session, style), shown)
+        entries += header + _quote(write_tasks(detail.text)) + SUPERSEDED[detail.superseded]
     if entries:
         parts.append(f"<detail>\n{entries.lstrip()}\n</detail>")
     if not parts:
@@ -278,7 +278,7 @@ def _quote_line(text: str) -> str:
 def headers(role: str, time: int, session: int, style: Style) -> tuple[Header, ...]:
     """Return the headers of a passage, the longest first, each after its line ends.
 
-    The group of the first one is the passages of a day of a session, that of the second one those of a minute.
+    The first one is for the first passage of a session on a day, the second one for the first passage of a minute.
     """
     name = _name(role)
     day, _, clock = minute(max(0, time)).partition(" ")
@@ -316,8 +316,8 @@ def _name(role: str) -> str:
 
 def _quote(text: str) -> str:
     """Quote a text: no tag of the block, no line that begins like an entry, no control characters."""
-    # Stored text must not close the block or add an entry to it. It is compared as a reader sees it: folded, because
-    # there are many characters that look like a bracket.
+    # Stored text must not close the block or add an entry to it. It is folded before it is searched, because many
+    # characters look like a bracket to a reader.
     text = escape_tags(text, _TAG)
     folded = fold(text)
     if "[" not in folded.text:
@@ -334,9 +334,9 @@ def _quote(text: str) -> str:
 
 
 def strip_text(text: str, marks: Marks) -> str:
-    """Remove recalled blocks from a text, whatever a client did to them; see `find_blocks`.
+    """Remove recalled blocks from a text, even if a client has changed them; see `find_blocks`.
 
-    The blank lines around a block are removed with it; the text before and after it stays separated.
+    The blank lines around a block are removed with it. The text before and after it stays separated.
     """
     cuts: list[_Cut] = []
     for start, stop in find_blocks(text, marks):
@@ -432,9 +432,9 @@ def find_blocks(text: str, marks: Marks) -> list[Span]:
     """Find the blocks of this store in a text, in order, without overlaps.
 
     A client may indent or quote a block, wrap its lines, escape it for HTML or JSON, or clip its end or its beginning.
-    If a block was clipped, it cannot be told apart from the text after it, which is removed with it up to a line such
-    as "[... omitted]". A block is at the end of a user message or in a separate message, so no words of the user
-    follow it.
+    If the end of a block was clipped, nothing separates it from the text after it. That text is removed too, up to a
+    line such as "[... omitted]". A block is at the end of a user message or in a separate message, so no words of the
+    user follow it.
     """
     tags = _find_tags(text, marks)
     ends = _find_ends(tags)
@@ -483,7 +483,7 @@ def _find_ends(tags: Sequence[_EchoTag]) -> dict[str, list[int]]:
 
 
 def _find_end(text: str, tags: Sequence[_EchoTag], number: int, ends: Sequence[int]) -> int:
-    """Find the end of the block that a tag opens: the next of the `ends` with its mark. Without one it was clipped."""
+    """Find the end of the block that a tag opens: the next of the `ends` with its mark. Without one, it was clipped."""
     tag = tags[number]
     place = bisect_left(ends, tag.stop)
     if place < len(ends):

@@ -1,7 +1,7 @@
 """Divide the tokens of a block among facts, sessions and quotes.
 
-A fact that matches is worth its tokens, however weak the match of passages is. How many tokens quotes get follows from
-the confidence that memory has to do with the question.
+A fact that matches is worth its tokens, however weak the match of passages is. The confidence that memory matches the
+question decides how many tokens the quotes get.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from holdfast.search.relevance import find_relevant, scale_smallest_block, weigh
 from holdfast.tokens import measure_text
 
 MAX_SESSION_TOKENS: Final = 1_200
-"""The most that the sessions of a block take."""
+"""The maximum tokens of the sessions of a block."""
 _SESSIONS_FRAME: Final = 32.0
-"""Tokens of the tags around sessions, and of the line after them."""
+"""The tokens of the tags around sessions, and of the line after them."""
 MAX_STATEMENT_TOKENS: Final = 300
-"""The most for a message that asks nothing and refers to nothing: the next step of some work, which matches many
-passages because work repeats itself.
+"""The maximum tokens for a message that asks nothing and refers to nothing: the next step of some work, which matches
+many passages because work repeats itself.
 
 With it, 60 turns of work get 6,000 to 8,000 tokens of blocks instead of 18,000 to 50,000, and the questions after them
 are answered as before (tests/behaviour/test_work_turns.py); `python -m benchmarks other-words` prints the same."""
 _REFERS: Final = 0.5
-"""The reference from which a message that asks nothing is about something known: "use the port that we agreed on"."""
+"""The minimum reference of a message that asks nothing but is about something known: "use the port we agreed on"."""
 
 
 def choose_size(found: Found, *, confidence: float, is_broad: bool) -> int:
-    """Return the most tokens of a block with quotes, by confidence; 0 for no quotes."""
+    """Return the maximum tokens of a block with quotes, by confidence; 0 for no quotes."""
     query = found.query
     if query.order.fusion == "weighted":  # this formula tests each passage itself
         if len(found.ranking.order) or len(found.by_words.ranking.order):
@@ -71,7 +71,7 @@ def fit_lines(query: RecallQuery, facts: Sequence[FactHit]) -> Listed:
     for hit in facts:
         line = block.Fact(type=hit.fact.type, text=hit.fact.content, note=hit.note)
         cost = measure_text(block.fact_line(line) + "\n")
-        if spent + cost <= room * query.knowledge_share:  # a long fact does not keep a shorter one after it out
+        if spent + cost <= room * query.knowledge_share:  # no break: after a long fact, a shorter one may still fit
             kept.append(hit)
             spent += cost
     sessions = _fit_sessions(query.sessions, min(MAX_SESSION_TOKENS, room - spent))
@@ -95,12 +95,12 @@ def _fit_sessions(lines: Sequence[SessionLine], room: float) -> list[SessionLine
     # First the sessions themselves, so that as many as possible are named; then their sentences.
     for place, line in reversed(list(enumerate(lines))):
         bare = replace(line, keys=())
-        if spent + _measure_session(bare) > room:  # a shorter one before it would hide that this one is missing
+        if spent + _measure_session(bare) > room:  # no gaps: the list would not show that this one is missing
             break
         kept[place] = bare
         spent += _measure_session(bare)
-    most_keys = max((len(line.keys) for line in lines), default=0)
-    for count in range(1, most_keys + 1):
+    max_keys = max((len(line.keys) for line in lines), default=0)
+    for count in range(1, max_keys + 1):
         for place, line in kept.items():
             more = replace(line, keys=lines[place].keys[:count])
             cost = _measure_session(more) - _measure_session(line)

@@ -1,10 +1,11 @@
 """Find facts that contradict each other: they hold now, and give one property of one subject different values.
 
-Facts with a subject and a slot are compared by these, others by their words (`holdfast.search.contradictions`). What a
-newer fact replaces without doubt is superseded when it is stored; what is left here is for the user to decide.
+Facts with a subject and a slot are compared by these, others by their words (`holdfast.search.contradictions`). If a
+newer fact certainly replaces another, that one is superseded when the newer one is stored. The user decides about the
+others, which are found here.
 
-One fact is compared with the nearest by any of their words (`FactIndex`), all facts with the nearest by words that are
-not frequent (`find_conflicts`): the first is part of every recall, the second would take time for every pair.
+`FactIndex` compares one fact with those that have most words in common with it, and is part of every recall.
+`find_conflicts` compares all facts, and ignores frequent words: otherwise it would compare nearly every pair.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ MAX_NEAR: Final = 30
 MAX_LISTED_NEAR: Final = 10
 """The same for a list of all contradictions, for which every fact is compared."""
 MAX_FREQUENCY: Final = 300
-"""In such a list, a word of more facts than this tells nothing about which of them belong together."""
+"""In such a list, a word that more facts contain does not show which of them belong together."""
 MAX_CACHED: Final = 2**14
-"""The facts whose words are kept: more than most memories have."""
+"""For how many facts the words are cached: more than most memories have."""
 
 Pairs: TypeAlias = AbstractSet[frozenset[str]]
 """The ids of two facts each, which the user has said both hold."""
@@ -69,7 +70,7 @@ def may_be_contradictory(left: FactRow, right: FactRow) -> bool:
 
 
 def _are_comparable(left: FactRow, right: FactRow) -> bool:
-    """Return whether two facts of one owner may be about one property, and neither adds one more value to it."""
+    """Return whether two facts of one owner may be about one property, and neither only adds a value to it."""
     if left.id == right.id or _owner(left) != _owner(right):
         return False
     have_slots = bool(left.slot and right.slot)
@@ -98,7 +99,7 @@ def _read_claims(left: FactRow, right: FactRow) -> tuple[Claim, Claim] | None:
 
 
 def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
-    """Find the facts whose place a new one takes by its words without doubt; pinned ones stay."""
+    """Find the facts that a new one certainly replaces, judging by its words. Pinned facts stay."""
     later = read_claim(fact.content)
     if later is None:
         return []
@@ -122,7 +123,8 @@ def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
 class FactIndex:
     """Facts by slot and by word, so that one fact is compared only with those that may contradict it.
 
-    `wanted` are the facts whose rivals are searched for, by default any: those without a word of theirs are left out.
+    `wanted` are the facts whose rivals will be searched for, by default any. Facts that share no word with them are not
+    in the index by words.
     """
 
     def __init__(
@@ -148,7 +150,7 @@ class FactIndex:
         return [row for row in self.find_near(fact) if self._differ(row, fact) and are_contradictory(row, fact)]
 
     def find_possible_rivals(self, fact: FactRow, shown: Iterable[FactRow]) -> list[FactRow]:
-        """Find those of some facts that may contradict one fact."""
+        """Find the facts among `shown` that may contradict one fact."""
         return [row for row in shown if self._differ(row, fact) and may_be_contradictory(row, fact)]
 
     def _differ(self, left: FactRow, right: FactRow) -> bool:
@@ -222,7 +224,7 @@ def _find_pairs(rows: Sequence[FactRow], *, settled: Pairs) -> list[tuple[int, i
             if len(places[word]) <= MAX_FREQUENCY:
                 common.update(places[word])
             places[word].append(place)
-        # Of facts with equally many words in common, the newest are compared.
+        # Of facts with the same number of words in common, the newest are compared.
         nearest = nlargest(MAX_LISTED_NEAR, zip(common.values(), common.keys(), strict=True))
         near = {other for _, other in nearest}
         if row.slot:
@@ -242,7 +244,7 @@ def _join(rows: Sequence[FactRow], pairs: Iterable[tuple[int, int]]) -> list[lis
 
     def find_root(place: int) -> int:
         while parents[place] != place:
-            parents[place] = parents[parents[place]]  # halves the way for the next time
+            parents[place] = parents[parents[place]]  # shortens the path for the next search
             place = parents[place]
         return place
 

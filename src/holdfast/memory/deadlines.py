@@ -9,14 +9,14 @@ from typing import Final
 from holdfast.calls import Deadline
 
 FEW_AFTER: Final = 2
-"""After this many times the deadline of the settings, only the best candidates are looked at."""
+"""After this many times the deadline of the settings, only the best candidates are kept."""
 MAX_OVERTIME: Final = 4
 """After this many times the deadline of the settings, nothing is recalled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """When vectors, all but the best candidates, and the whole recall are given up."""
+    """When to leave out vectors, then all but the best candidates, and when to end the recall."""
 
     words_alone: Deadline
     few: Deadline

@@ -13,11 +13,11 @@ from holdfast.index.vectors import quantise
 from holdfast.store.base import PassageText, VectorRow
 
 _PROVIDER_SHARE: Final = 0.7
-"""The part of the time left that a remote provider may take; the search itself needs the rest."""
+"""The share of the remaining time that a remote provider may take. The search itself needs the rest."""
 
 
 def vector_rows(passages: Sequence[PassageText], embedder: Embedder) -> list[VectorRow]:
-    """Embed passages, each window after the name of a speaker who has one, and make the rows of their vectors."""
+    """Embed the windows of passages, with the speaker's name if there is one, and make the rows of their vectors."""
     texts: list[str] = []
     for passage in passages:
         name = ""
@@ -37,7 +37,7 @@ def vector_rows(passages: Sequence[PassageText], embedder: Embedder) -> list[Vec
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """The vector of a query and its space; None if the search uses words alone; `warning` may have the reason."""
+    """The vector of a query and its space. Both are None if the search uses words alone; `warning` may say why."""
 
     vector: Floats | None = None
     space: Space | None = None
@@ -47,7 +47,7 @@ class QueryVector:
 def embed_query(embedder: Embedder | None, text: str, *, deadline: Deadline) -> QueryVector:
     """Embed a query, or give up in time.
 
-    A remote provider that fails or is slow does not fail the search. A late vector is in the cache for the next time.
+    If a remote provider fails or is slow, the search goes on without it. A late vector is cached for the next time.
     """
     if embedder is None:
         return QueryVector()

@@ -67,7 +67,7 @@ def exclude(
 
 
 def settle(store: Store, rows: Sequence[FactRow], *, settled: bool, time: int) -> None:
-    """Record that facts of one owner hold, each with all others, although they contradict each other; or no longer."""
+    """Record that facts of one owner all hold although they contradict each other; or, unless `settled`, undo that."""
     records: list[Record] = []
     for left, right in combinations(sorted(rows, key=lambda row: row.id), 2):
         key = f"pair:{left.id}{_AND}{right.id}"

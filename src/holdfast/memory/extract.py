@@ -1,8 +1,8 @@
-"""Extract facts from messages: with a model if there is one, else only what is explicit.
+"""Extract facts from messages: with a model if there is one, otherwise only what is explicit.
 
-A model reads the whole text, in as few calls as its size needs. A fact is kept only if its quote is found in a message,
-all its numbers occur in the messages, and it contains no secret. Rules decide whether one replaces another; if no
-rule can tell, the model is asked once, and even then nothing is removed, only superseded.
+A model reads the whole text, in as few calls as possible. A fact is kept only if its quote is found in a message, all
+its numbers occur in the messages, and it contains no secret. Rules decide whether one fact replaces another. If no rule
+does, the model is asked once, and even then nothing is removed, only superseded.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Extraction:
         dropped: Facts of a model that could not be proved.
         actions: How often each of ADD, UPDATE, SUPERSEDE, DELETE and NONE was chosen.
         calls: How often the model was asked.
-        unread: Messages that a failing model did not read, to be extracted again. There are no facts of these and of
+        unread: Messages that a failing model did not read, to be extracted again. There are no facts from these and
             later ones.
         failure: Why they were not read.
-        is_unusable: Whether the model did answer, but nothing that can be used.
+        is_unusable: Whether the model answered, but the answer cannot be used.
     """
 
     rows_to_add: tuple[FactRow, ...] = ()
@@ -68,9 +68,9 @@ def extract(
     timeout: float | None = None,
     cancel: Event | None = None,
 ) -> Extraction:
-    """Read the facts in messages, oldest first, and decide what becomes of each.
+    """Read the facts in messages, oldest first, and decide which to add or replace.
 
-    The same messages give the same facts with the same ids, so doing it again adds nothing.
+    The same messages give the same facts with the same ids, so reading them again adds nothing.
 
     Args:
         messages: The messages.
@@ -92,7 +92,7 @@ def extract(
     reader = Reader(model=model, known=facts.current(rows), timeout=timeout, cancel=cancel)
     drafts = reader.read(split_messages(messages, marks))
     if reader.unread:
-        # Nothing is kept of a message of which only a part was read, nor of later ones: they are read again, in order.
+        # If only a part of a message was read, its facts and those of later messages are dropped: they are read again.
         first = min(piece.id for piece in reader.unread)
         drafts = [draft for draft in drafts if max(draft.evidence) < first]
         messages = [row for row in messages if row.id < first]
@@ -123,9 +123,9 @@ def extract(
 def _find_missed(
     drafts: Sequence[Draft], messages: Sequence[MessageRow], *, known: Sequence[FactRow], marks: Marks
 ) -> list[Draft]:
-    """Find what is explicit in messages of which the model has kept no fact, and what no known fact quotes.
+    """Find what is explicit in messages from which the model has kept no fact, unless a known fact quotes it.
 
-    A weak model misses even what the user asks to remember. It must not store less than the rules alone would.
+    A weak model misses even what the user asks to remember. Memory must not store less with it than by rule.
     """
     read: set[int] = set()
     for draft in drafts:
@@ -141,7 +141,7 @@ def _find_missed(
 
 
 def _resolve_all(drafts: Iterable[Draft], rows: list[FactRow], *, scope: Scope, now: int) -> list[Decision]:
-    """Resolve drafts one after the other, each against `rows`, to which the rows of the ones before it were added."""
+    """Resolve drafts one after the other against `rows`, and add the rows of each to these."""
     decisions: list[Decision] = []
     for untimed in drafts:
         draft = replace(untimed, time=untimed.time or now)
@@ -154,7 +154,7 @@ def _resolve_all(drafts: Iterable[Draft], rows: list[FactRow], *, scope: Scope, 
 
 
 def _replace_by_words(draft: Draft, added: Decision, *, known: Sequence[FactRow]) -> Decision:
-    """Replace the older facts whose place a fact that would be added takes by its words without doubt."""
+    """Replace older facts if the words of a fact that would be added certainly replace theirs."""
     if draft.additive or draft.doubtful:
         return added
     (new,) = added.rows
@@ -174,9 +174,9 @@ def _count_actions(decisions: Iterable[Decision], more: Iterable[str] = ()) -> t
 # --- without a model ---------------------------------------------------------------
 
 _MAX_OWN_CHARS: Final = 4_000
-"""Most of a longer message was pasted."""
+"""A longer message was mostly pasted."""
 _ENDS: Final = 600
-"""The characters at the beginning and at the end of such a message that are read."""
+"""How many characters at the beginning and at the end of such a message are read."""
 
 
 def read_explicit(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> list[Draft]:
@@ -200,20 +200,20 @@ def read_explicit(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> li
 # --- unclear pairs -----------------------------------------------------------------
 
 _MAX_UNCLEAR: Final = 40
-"""The number of unclear facts that a model is asked about at once; the rest stay next to the old ones."""
+"""How many unclear facts a model is asked about at once. The others stay, and so do the old ones."""
 _DELETE: Final = "- DELETE: it says that the old fact was wrong and nothing takes its place\n"
 
 
 @dataclass(frozen=True, slots=True)
 class _Unclear:
-    """Facts that were added next to others of the same subject: a model decides what becomes of them."""
+    """Facts that were added although they may replace others of the same subject. A model decides whether they do."""
 
     decisions: Sequence[Decision]
     rows: list[FactRow]
     allow_delete: bool
 
     def make_prompt(self, model: Model) -> Prompt:
-        """Ask about as many as there is room for; the others stay next to the old ones."""
+        """Ask about as many as there is room for. The others stay, and so do the old ones."""
         held = {fact.id: fact for fact in facts.current(self.rows)}
         delete = ""
         if self.allow_delete:
@@ -234,8 +234,8 @@ class _Unclear:
     def apply(self, reply: str) -> list[str]:
         """Add the rows of a model's answers to `rows`, and return the actions that it chose.
 
-        It may only choose among the rivals that the rules found, and none that is pinned. A fact that it calls over is
-        superseded, not removed; deleting has to be allowed, and even then the history stays.
+        It may only choose among the rivals that the rules found, and no pinned one. A fact that it says no longer holds
+        is superseded, not removed. Deleting has to be allowed, and even then the history stays.
         """
         actions: list[str] = []
         for answer in parse_objects(reply, name="answers", key="new") or []:
@@ -266,32 +266,32 @@ class _Unclear:
 # --- with a model ------------------------------------------------------------------
 
 _MAX_ANSWER_TOKENS: Final = 4_096
-"""The tokens that a model may answer with: enough for dozens of facts."""
+"""The maximum tokens of an answer: enough for dozens of facts."""
 _MIN_ANSWER_TOKENS: Final = 256
 """The same in a small window."""
 _MAX_REPEATED_CHARS: Final = 200
-"""Characters of an answer that is not JSON which the model sees when it is asked again."""
+"""How much of an answer that is not JSON the model sees when it is asked again."""
 _USABLE_SHARE: Final = 0.8
 """The part of a model's window that is used, since token counts are estimates."""
 _KNOWN_SHARE: Final = 0.15
 """The largest share of the window that known facts take in a prompt."""
 _MAX_KNOWN_TOKENS: Final = 1_000
-"""The most tokens that they take, however large the window is."""
+"""The maximum tokens that they take, however large the window is."""
 _MIN_ROOM: Final = 200
-"""The least tokens of messages in a prompt, however small the window is said to be."""
+"""The minimum tokens of messages in a prompt, however small the reported window is."""
 _MAX_DEPTH: Final = 4
 """Maximum number of times that a batch is split in two."""
 _MAX_CHARS: Final = 500
-"""The length of a fact; more is a summary, not a fact."""
+"""The maximum characters of a fact. A longer text is a summary, not a fact."""
 _SCHEMA_TOKENS: Final = 400
 """Tokens of the schema, and of an answer that is not JSON with the request for another."""
 _NOT_JSON: Final = ": the answer was not JSON; use another model, or set knowledge.extraction = false"
 _TYPES: Final[Mapping[str, FactType]] = {name: name for name in get_args(FactType)}
 
 MAX_QUESTIONS: Final = 3
-"""The number of questions that are kept of a fact."""
+"""How many questions of a fact are kept."""
 _MAX_QUESTION_CHARS: Final = 160
-"""A longer one is no question that somebody asks."""
+"""The maximum characters of a question. Nobody asks a longer one."""
 _FIELDS: Final = ("type", "content", "context", "subject", "slot", "value", "message", "quote", "questions")
 _SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -318,20 +318,20 @@ _SCHEMA: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """A fact that a model returned and that is not kept, and why."""
+    """A fact that a model returned but that is not kept, and why."""
 
     content: str
     reason: str
 
 
 _MAX_SLOT_WORDS: Final = 5
-"""The words of the name of a property. A weak model repeats its sentence there."""
+"""The maximum words of the name of a property. A weak model repeats its sentence there."""
 _MAX_SLOT_CHARS: Final = 60
-"""The characters of such a name, in scripts without spaces."""
+"""The maximum characters of such a name, in scripts without spaces."""
 _TOOL_HEAD: Final = 600
-"""The characters that are read at the beginning of a tool call or result."""
+"""How many characters are read at the beginning of a tool call or result."""
 _TOOL_TAIL: Final = 300
-"""The characters that are read at its end."""
+"""How many characters are read at its end."""
 _HEADER_TOKENS: Final = 8
 """The tokens of the number and the speaker before a message."""
 _MIN_CHARS: Final = 400
@@ -376,9 +376,13 @@ class Piece:
         slot = normalise_slot(_clean(item.get("slot")))
         if len(slot.split()) > _MAX_SLOT_WORDS or len(slot) > _MAX_SLOT_CHARS:  # a weak model repeats its sentence
             slot = ""
-        # Whether it is one more value, or only supposed, is read from the whole sentence: a quote may leave that out.
-        wanted = plain(quote)
-        sentence = next((each for each in signals.sentences(self.text) if wanted in plain(each)), quote)
+        # The whole sentence says whether it is one more value, or only supposed. A quote may leave that out.
+        plain_quote = plain(quote)
+        sentence = quote
+        for candidate in signals.sentences(self.text):
+            if plain_quote in plain(candidate):
+                sentence = candidate
+                break
         questions: list[str] = []
         for question in read_questions(item.get("questions")):
             if plain(question) != plain(content):  # one that repeats the fact is not found by other words
@@ -408,7 +412,7 @@ class Piece:
 
 
 def split_messages(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> list[Piece]:
-    """Turn messages into pieces: text whole, tool calls and results by their ends, recalled text not at all."""
+    """Turn messages into pieces: all of their text, the ends of tool calls and results, and no recalled text."""
     pieces: list[Piece] = []
     for row in messages:
         own = strip_message(row.message, marks)
@@ -442,7 +446,7 @@ def find_room(model: Model) -> int:
 
 
 def find_window(tokens: int) -> int:
-    """Return the window of a model whose calls, with schema and a second try, take at most that many tokens."""
+    """Return the window of a model whose calls, with the schema and a second try, take at most `tokens`."""
     return int((tokens - _SCHEMA_TOKENS) / _USABLE_SHARE)
 
 
@@ -455,7 +459,7 @@ class _Shares:
 
 
 def _share_window(model: Model, *, instructions: int) -> _Shares:
-    """Share what the instructions leave of a window. In a small one the answer gets half of it.
+    """Divide what the instructions leave of a window. In a small one the answer gets half of it.
 
     A server may refuse a request whose longest answer does not fit, however short the answer would be.
     """
@@ -481,7 +485,7 @@ class Reader:
         dropped: Facts that were not kept.
         unread: The pieces that the model did not read, or gave no answer to.
         failure: Why it did not.
-        is_unusable: Whether it did answer, or no request was short enough for it.
+        is_unusable: Whether it answered without a usable answer, or no request was short enough for it.
     """
 
     model: Model
@@ -515,7 +519,7 @@ class Reader:
     def _list_known(self, pieces: Sequence[Piece]) -> list[str]:
         """List the known facts that the pieces are most about, as many as there is room for.
 
-        Listing all would soon cost more than the messages do.
+        Listing all of them would soon cost more than the messages.
         """
         words: set[str] = set()
         for piece in pieces:
@@ -536,7 +540,7 @@ class Reader:
         return [lines[place] for place in sorted(lines)]
 
     def _read_batch(self, batch: Sequence[Piece], instructions: str, *, depth: int) -> list[Draft]:
-        """Read a batch; in halves if it, or the answer to it, is too long."""
+        """Read a batch, in halves if the batch or the answer is too long."""
         if self.failure:  # a model that failed is not called again for the rest
             self.unread += batch
             return []
@@ -596,7 +600,7 @@ class Reader:
         everything = "\n".join(text for _, text in texts)
         for item in items:
             content = " ".join(str(item.get("content") or "").split())
-            # The piece that contains the quote: the one that the model names, else the first.
+            # The piece that contains the quote: the one that the model names, otherwise the first.
             proof: Piece | None = None
             for piece, text in texts:
                 is_named = str(piece.id) == str(item.get("message"))
@@ -616,7 +620,7 @@ def _message(role: Role, text: str) -> Message:
 
 
 def _find_fault(item: Mapping[str, Any], content: str, proof: Piece | None, everything: str) -> str:
-    """Say why a fact is not kept; return nothing if it is."""
+    """Explain why a fact is not kept; return an empty text if it is."""
     if str(item.get("type")).lower() not in _TYPES:
         return "no such type"
     if not content or len(content) > _MAX_CHARS:
@@ -640,9 +644,9 @@ def _clean(value: Any) -> str:
 
 
 def read_questions(given: Any) -> tuple[str, ...]:
-    """Return the questions of an answer that are kept: texts of some length without secrets, each once.
+    """Return the questions of an answer that are kept: texts that are not too long and have no secrets, each once.
 
-    A model that returns none, or something else than a list, has still stated a fact.
+    If a model returns none, or something other than a list, its fact is kept anyway.
     """
     if not isinstance(given, list | tuple):
         return ()
@@ -663,7 +667,7 @@ _SAME: Final = str.maketrans("“”„«»‘’‚′–—−…", '"""""' + 
 _NUMBER: Final = re.compile(r"\d+(?:[.,:]\d+)*")
 _MASK: Final = "[REDACTED"
 _MIN_QUOTE: Final = 6
-"""The letters of the shortest quote that proves anything; see `weigh_letters`."""
+"""The minimum letters of a quote that proves anything; see `weigh_letters`."""
 
 
 def plain(text: str) -> str:
@@ -672,7 +676,7 @@ def plain(text: str) -> str:
 
 
 def is_quoted(quote: str, text: str) -> bool:
-    """Return whether a quote occurs in a text that is `plain` already; a quote of a few letters proves nothing."""
+    """Return whether a quote occurs in a text that is `plain` already. A quote of a few letters does not count."""
     words = plain(quote)
     return weigh_letters(words) >= _MIN_QUOTE and words in text
 
@@ -693,23 +697,33 @@ def _unsegmented_share(text: str) -> float:
 
 _COMMA: Final = re.compile(r",(?=\s*[}\]])")
 _MAX_OBJECT_CHARS: Final = 20_000
-"""A longer object is not one fact: it is not worth the time that parsing every brace would take."""
+"""A longer object is not one fact, and parsing what every brace begins would take long."""
 
 
 def parse_objects(text: str, *, name: str, key: str) -> list[dict[str, Any]] | None:
     """Parse the objects of an answer `{name: [...]}` that have a `key`; None if it contains no such JSON.
 
-    A bare list, a single object and several objects in a row are accepted as well, and of an answer that was cut off
-    everything that is complete.
+    A bare list, a single object and several objects in a row are accepted as well. If an answer was cut off, its
+    complete objects are returned.
     """
     whole = _parse(text.strip())
     if isinstance(whole, dict):
         whole = whole.get(name)
     if isinstance(whole, list):
         return [value for value in whole if isinstance(value, dict) and key in value]
-    values = [value for part in _find_objects(text) if isinstance(value := _parse(part), dict)]
-    objects = [value for value in values if key in value]
-    return objects if objects or any(name in value for value in values) else None
+    objects: list[dict[str, Any]] = []
+    has_name = False
+    for part in _find_objects(text):
+        value = _parse(part)
+        if not isinstance(value, dict):
+            continue
+        if key in value:
+            objects.append(value)
+        if name in value:
+            has_name = True
+    if not objects and not has_name:
+        return None
+    return objects
 
 
 def _parse(text: str) -> Any:
@@ -728,10 +742,14 @@ def _find_objects(text: str) -> Iterator[str]:
     escaped = False
     for place, character in enumerate(text):
         if quoted:
-            quoted = escaped or character != '"'
-            escaped = character == "\\" and not escaped
+            if escaped:
+                escaped = False
+            elif character == "\\":
+                escaped = True
+            elif character == '"':
+                quoted = False
         elif character == '"':
-            quoted = bool(starts)  # a quotation mark outside of an object opens nothing
+            quoted = bool(starts)  # a quotation mark outside an object does not begin a string
         elif character == "{":
             starts.append(place)
         elif character == "}" and starts:

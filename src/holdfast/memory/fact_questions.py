@@ -1,8 +1,8 @@
 """How well a question matches the questions that a fact answers.
 
-A model that extracts a fact also writes down what it answers, in other words than the fact's own. Such a question is
-compared as a whole, in both directions: the words that both have, related words for less, each by its rarity. So a
-single word that two questions share opens no door.
+A model that extracts a fact also writes down questions that it answers, in other words than those of the fact. Such a
+question is compared as a whole, in both directions: the words that both have count, related words count less, and each
+is weighted by its rarity. So a single word in common is not enough.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from functools import lru_cache
 from typing import Final
 
 MIN_MATCH: Final = 0.5
-"""The least match that counts; chosen with `python -m benchmarks learning`, which asks unrelated questions too."""
+"""The minimum match that counts; chosen with `python -m benchmarks learning`, which asks unrelated questions too."""
 MIN_QUESTIONS: Final = 100
-"""Rarity is computed as among this many questions at least."""
+"""Rarity is computed as if there were at least this many questions."""
 _MAX_QUESTION_TERMS: Final = 60
-"""A longer message states or pastes something; what it asks is not found by comparing it as a whole."""
+"""The maximum terms of a question. A longer message states or pastes something, and cannot be compared as a whole."""
 
 
 def match_questions(questions: Sequence[Sequence[str]], query: str) -> list[float]:
@@ -61,11 +61,12 @@ def _match(
     def rarity(term: str) -> float:
         return math.log(1 + (count - frequency[term] + 0.5) / (frequency[term] + 0.5))
 
-    common = 0.0  # of the question that is asked
-    met: dict[str, float] = {}  # how well each term of the stored question is met
+    common = 0.0  # the weight of the terms of the question that the stored one has
+    met: dict[str, float] = {}  # how well the question has each term of the stored one
     for term, weight in wanted.items():
-        best = 1.0 if term in weights else 0.0
-        if best:
+        best = 0.0
+        if term in weights:
+            best = 1.0
             met[term] = 1.0
         else:
             for other, share in related.get(term, {}).items():

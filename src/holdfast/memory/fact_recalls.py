@@ -43,7 +43,7 @@ def count_recalls(store: Store, fact_ids: Sequence[str], *, scope: Scope, time: 
 
 
 def read_recalls(store: Store, scope: Scope, *, across: Across = True) -> Mapping[Scope, Mapping[str, FactRecalls]]:
-    """Return how often facts were recalled, by the owner of the session (its scope without the session) and by id."""
+    """Return how often each fact was recalled, by the session's scope without its id, and by the id of the fact."""
     sums: dict[Scope, dict[str, list[int]]] = {}
     for record in store.read_records(Select(scope=scope, across=across), kind=FACT_RECALLS):
         known = sums.setdefault(replace(record.scope, session=""), {})
@@ -51,9 +51,8 @@ def read_recalls(store: Store, scope: Scope, *, across: Across = True) -> Mappin
             if fact_id not in known:
                 known[fact_id] = [count, time]
                 continue
-            one = known[fact_id]
-            one[0] += count
-            one[1] = max(one[1], time)
+            total, last = known[fact_id]
+            known[fact_id] = [total + count, max(last, time)]
     found: dict[Scope, dict[str, FactRecalls]] = {}
     for owner, counts in sums.items():
         found[owner] = {fact_id: FactRecalls(count=count, last_time=last) for fact_id, (count, last) in counts.items()}

@@ -1,13 +1,13 @@
-"""Facts: versions, search, and what becomes of a new one.
+"""Facts: their versions, their search, and how a new one is added.
 
 A fact is never changed in place. A newer row with the same id is its next version, and a replaced fact names its
-successor; so every question can be answered as of any moment, with the history.
+successor, so that every question can be answered as of any moment.
 
 A new fact replaces an old one only by rule: a later statement of the same property (slot) of the same subject, with a
 value of the same kind. If that is not certain, both stay, and the pair is returned as unclear.
 
-`conflicts` finds facts that stayed and contradict each other, `past_facts` what held at an earlier time, `recall_facts`
-chooses from all of them for a block.
+`conflicts` finds facts that both hold and contradict each other, `past_facts` finds what held at an earlier time, and
+`recall_facts` chooses the facts of a block.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def list_versions(rows: Iterable[FactRow]) -> dict[FactRow, int | None]:
     for known in facts.values():
         for row, after in zip(known, [*known[1:], None], strict=True):
             if row.superseded_by is not None or row.deleted:
-                continue  # it only says that the version before it ended
+                continue  # this row only ends the version before it
             if after is None:
                 versions[row] = None
             else:
@@ -105,7 +105,7 @@ def retire(fact: FactRow, *, time: int) -> FactRow:
 _MIN_SHARES: Final = ((2, 0.5), (8, 0.34), (math.inf, 0.2))
 """The share of a question that a fact must contain, by the number of terms in the question: up to 2, up to 8, more."""
 MIN_FACTS: Final = 100
-"""Rarity is computed as among this many facts at least; else a word that the only fact lacks would outweigh all."""
+"""Rarity is computed as if there were at least this many facts, so that one missing word does not outweigh all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,14 +131,12 @@ def find(rows: Sequence[FactRow], query: str, *, limit: int = 25) -> list[FactHi
     if not rows:
         return []
     wanted = list(dict.fromkeys(terms(query)))
-    least = next(share for count, share in _MIN_SHARES if len(wanted) <= count)
+    min_share = next(share for count, share in _MIN_SHARES if len(wanted) <= count)
     matches = match_questions([row.questions for row in rows], query)
     hits: list[FactHit] = []
     for row, score, match in zip(rows, _score(rows, wanted), matches, strict=True):
-        is_found = score > 0 and score >= least
-        is_found = is_found or match >= MIN_MATCH
-        is_found = is_found or asks_for(query, subject=row.subject, slot=row.slot)
-        if row.pinned or is_found:
+        is_found = (score > 0 and score >= min_share) or match >= MIN_MATCH
+        if row.pinned or is_found or asks_for(query, subject=row.subject, slot=row.slot):
             by_question = match >= max(MIN_MATCH, score)
             hits.append(FactHit(fact=row, score=max(score, match), by_question=by_question))
     return sorted(hits, key=_rank_hit)[:limit]
@@ -150,7 +148,7 @@ def _rank_hit(hit: FactHit) -> tuple[bool, float, int]:
 
 
 def add_successors(hits: Sequence[FactHit], rows: Iterable[FactRow], query: str, *, limit: int) -> list[FactHit]:
-    """Add the facts that took the place of those that match a question, in other words than theirs, best first."""
+    """Add the facts that replaced facts that match a question, best first. They may have other words."""
     latest = {row.id: row for row in rows}
     replaced = [replace(row, pinned=False) for row in latest.values() if row.superseded_by and not row.deleted]
     found = {hit.fact.id: hit for hit in hits}
@@ -162,9 +160,9 @@ def add_successors(hits: Sequence[FactHit], rows: Iterable[FactRow], query: str,
 
 
 def find_last(fact: FactRow, latest: Mapping[str, FactRow]) -> FactRow:
-    """Return the last of the facts that took the place of each other, beginning with one, as far as they are known.
+    """Return the last known successor of a fact; the fact itself if it was not replaced.
 
-    It may be deleted or name a successor that is not known: then no fact holds in the place of the first.
+    It may be deleted or name a successor that is not known. Then nothing holds instead of the fact.
     """
     seen = {fact.id}
     row = fact
@@ -177,7 +175,10 @@ def find_last(fact: FactRow, latest: Mapping[str, FactRow]) -> FactRow:
 def find_replaced(
     rows: Sequence[FactRow], *, messages: Container[int] | None = None
 ) -> Iterator[tuple[int, str, FactRow]]:
-    """List what messages, all or some, say that no longer holds: the message, its words, and the fact that does."""
+    """List words of messages that no longer hold: the message, the words, and the fact that holds instead.
+
+    With `messages`, only their words are listed.
+    """
     latest = {row.id: row for row in rows}
     for row in rows:
         said_in = [number for number in row.evidence if messages is None or number in messages]
@@ -207,7 +208,7 @@ def _score(rows: Sequence[FactRow], wanted: Collection[str]) -> list[float]:
     count = max(len(rows), MIN_FACTS)
     weights = {term: math.log(1 + (count - frequency[term] + 0.5) / (frequency[term] + 0.5)) for term in wanted}
     total = sum(weights.values()) or 1.0
-    return [sum(weights[term] for term in some) / total for some in found]
+    return [sum(weights[term] for term in shared) / total for shared in found]
 
 
 def read_words(row: FactRow) -> frozenset[str]:
@@ -227,9 +228,9 @@ Action: TypeAlias = Literal["ADD", "UPDATE", "SUPERSEDE", "DELETE", "NONE"]
 _PRONOUNS: Final = frozenset({"it", "this", "that", "它", "这个", "それ", "그것"})
 """Names of the only fact that states the same property."""
 _MIN_OVERLAP: Final = 0.4
-"""The share of words that two facts about one subject must have in common for one to be the rival of the other."""
+"""The share of words that two facts about one subject must have in common to be rivals."""
 _MIN_GROWTH: Final = 1.2
-"""How many times as long new words for a known fact must be to have more detail."""
+"""How many times longer new words for a known fact must be to count as more detail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,14 +240,13 @@ class Draft:
     Attributes:
         type: One of the six types of knowledge.
         content: The fact, in one sentence.
-        context: The topic it came up in.
-        subject, slot, value: The property of the subject that it states, if it is about one that can change, and its
-            value.
-        old: The value that the same sentence says is replaced.
+        context: The topic in which it came up.
+        subject, slot, value: The subject, its property and the value, if the fact states a property that can change.
+        old: The value that it replaces, if the same sentence names it.
         additive: Whether it adds one more value.
-        doubtful: Whether its words ask, suppose, plan or deny: then it replaces nothing by rule.
+        doubtful: Whether its words ask, suppose, plan or deny. Then it replaces nothing by rule.
         evidence, quote: The archived messages and the words in them that prove it.
-        questions: What it answers, in other words.
+        questions: Questions that it answers, in other words than its own.
         time: When it was said, in Unix milliseconds.
     """
 
@@ -272,7 +272,7 @@ class Draft:
         return is_same_kind and _plain(fact.content) == _plain(self.content)
 
     def replaces(self, fact: FactRow, *, alone: bool) -> bool:
-        """Return whether it replaces a fact: it names its value as over, or both are the only ones, of one kind."""
+        """Return whether it replaces a fact: it names the old value, or the fact is `alone` and has a value like it."""
         if fact.pinned:
             return False
         if self.old:
@@ -287,7 +287,7 @@ class Draft:
         return kind_of(self.value) in kinds
 
     def names(self, fact: FactRow) -> bool:
-        """Return whether a fact is a decision for what it says is replaced, and not for what replaces it."""
+        """Return whether a fact is a decision for its old value, and not for its new one."""
         if self.slot or not self.old or fact.type != "decision" or fact.slot or fact.pinned:
             return False
         return _contains(fact.content, self.old) and not _contains(fact.content, self.value)
@@ -299,7 +299,7 @@ class Draft:
         return not self.time or not fact.time or self.time >= fact.time
 
     def add_detail(self, twin: FactRow) -> Decision:
-        """Keep a known fact; take the new words if they contain all of the old ones and clearly more."""
+        """Keep a known fact, with the new words if they contain all of the old ones and clearly more."""
         is_longer = len(self.content) > _MIN_GROWTH * len(twin.content)
         has_more = is_longer and set(terms(twin.content)) < set(terms(self.content))
         if not has_more or twin.pinned or not self.is_newer(twin):
@@ -325,7 +325,7 @@ class Draft:
         return Decision(action="SUPERSEDE", reason=f"a newer {self.slot}", rows=rows)
 
     def replace_named(self, new: FactRow, named: Sequence[FactRow]) -> Decision | None:
-        """Replace the decision that a newer one names; of several, no rule can tell which is over."""
+        """Replace the decision that a newer one names. If there are several, no rule can decide between them."""
         if not named or not all(self.is_newer(fact) for fact in named):
             return None
         if len(named) > 1:
@@ -333,7 +333,7 @@ class Draft:
         return Decision(action="SUPERSEDE", reason=f"instead of {self.old}", rows=(new, supersede(named[0], new)))
 
     def find_subject(self, known: Sequence[FactRow]) -> str | None:
-        """Return the only subject of older facts with its slot, which its pronoun stands for."""
+        """Return the subject that its pronoun stands for: that of the only older fact with its slot."""
         if not self.slot:
             return None
         subjects: list[str] = []
@@ -345,7 +345,7 @@ class Draft:
         return subjects[0]
 
     def add_new(self, new: FactRow, related: Sequence[FactRow]) -> Decision:
-        """Add a fact; one about the same subject with much the same words may be its rival."""
+        """Add a fact. Others about the same subject with similar words may be its rivals."""
         ours = set(terms(self.content))
         near: list[str] = []
         for fact in related:
@@ -360,7 +360,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The result of a draft: the rows to add in order, and the facts that it may replace if no rule decides."""
+    """What to do with a draft: the rows to add in order, and the facts that it may replace if no rule decides."""
 
     action: Action
     reason: str
@@ -388,7 +388,7 @@ def make_row(draft: Draft, *, scope: Scope) -> FactRow:
 
 
 def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision:
-    """Decide what becomes of a draft, by its subject, its slot and its evidence, given every version of every fact."""
+    """Decide what to do with a draft, by its subject, slot and evidence. `known` are all versions of all facts."""
     if draft.subject.casefold() in _PRONOUNS:
         subject = draft.find_subject(known)
         if subject is None:
@@ -425,7 +425,7 @@ def _is_known(new: FactRow, known: Sequence[FactRow]) -> bool:
 # --- values ------------------------------------------------------------------------
 
 _MAX_VALUE_CHARS: Final = 200
-"""A longer text is no address or number; patterns would only take long to say so."""
+"""A longer text is not an address or a number, and matching the patterns would take long."""
 _UNIT: Final = r"(?: (?:[kMG]B|ms|seconds?|minutes?|hours?|days?|weeks?|euros?|dollars?)\b)?"
 _TOKEN: Final = re.compile(rf"[A-Z][a-z]{{2,8}} \d{{1,2}}\b|[\x21-\x7e]+{_UNIT}|[^\x00-\x7f\s，。；]+")
 
@@ -444,7 +444,7 @@ def kind_of(value: str) -> str:
 
 
 def state_same_value(left: FactRow, right: FactRow) -> bool:
-    """Return whether two facts of one property say the same, as far as their words tell."""
+    """Return whether two facts of one property say the same, judging by their words."""
     our_values = _find_values(left.content)
     their_values = _find_values(right.content)
     if our_values and their_values:
@@ -554,7 +554,7 @@ def _subject_key(subject: str) -> frozenset[str]:
 
 
 def subject_name(subject: str) -> str:
-    """Return one name for all names of a thing that `same_subject` takes for the same."""
+    """Return one name for all names of a thing that are the same by `same_subject`."""
     return " ".join(sorted(_subject_key(subject)))
 
 
@@ -605,7 +605,7 @@ def read_statement(text: str, *, subject: str, slot: str) -> Draft:
 
 
 def find_superseded(draft: Draft, known: Collection[FactRow]) -> list[FactRow]:
-    """Find the facts of its subject and slot; for a decision the one that its words say is replaced."""
+    """Find the facts of its subject and slot; if there are none, the decision that its words say is replaced."""
     if draft.additive:
         return []
     slot = normalise_slot(draft.slot)
@@ -617,13 +617,13 @@ def find_superseded(draft: Draft, known: Collection[FactRow]) -> list[FactRow]:
     if same:
         return same
     named = [row for row in known if draft.names(row)]
-    if len(named) == 1:  # of several, no rule can tell which is over
+    if len(named) == 1:  # no rule can decide between several
         return named
     return []
 
 
 MAX_MEMORY_CHARS: Final = 500
-"""The length of a sentence that the user asks to remember; a longer one was pasted."""
+"""The maximum characters of a sentence that the user asks to remember. A longer one was pasted."""
 
 
 def read_text(text: str) -> Iterator[Draft]:
@@ -658,9 +658,9 @@ def read_text(text: str) -> Iterator[Draft]:
 
 
 def _remove_pasted(text: str) -> str:
-    """Remove what is not the user's own: logs, code, and quotations of explicit statements.
+    """Remove what the user did not write: logs, code, and quotations of explicit statements.
 
-    A line that asks to remember something is the user's own, also if it names a function.
+    A line that asks to remember something is kept, even if it names a function.
     """
 
     def remove_code(match: re.Match[str]) -> str:
@@ -681,7 +681,7 @@ def _remove_pasted(text: str) -> str:
 
 
 def _read_change(sentence: str) -> Draft:
-    """Read subject, property and value of a correction, if it names them; without them it replaces nothing."""
+    """Read the subject, property and value of a correction. If it does not name them, it replaces nothing."""
     draft = Draft(type="decision", content=sentence, additive=signals.is_additive(sentence))
     match = signals.match_form(sentence, "changes")
     if match is None or not signals.is_stated(sentence):

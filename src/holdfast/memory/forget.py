@@ -1,10 +1,11 @@
 """Forget messages and facts for good, with everything that was derived from them.
 
-A fact that rests on a forgotten message goes with it, and with a named fact its earlier versions. A recorded block or
-overview that quotes one of them and a report that shows it are removed, in every session of the agent and project. Of a
-summary that was made from it only a notice is left; a summary builds on the one before it, so the later summaries of
-the session are emptied too. A title that a host gave to a session stays if it shares no word with what is forgotten.
-Processes that have read such a record before find an edit that says that something was forgotten.
+A fact that is based on a forgotten message is forgotten with it, and so are the earlier versions of a named fact. A
+recorded block or overview that quotes one of them, and a report that shows it, are removed in every session of the
+agent and project. A summary that was made from it is replaced by a notice. A summary builds on the one before it, so
+the later summaries of the session are emptied too. A title that a host gave to a session stays if it shares no word
+with what is forgotten. Processes that have read such a record before find an edit that says that something was
+forgotten.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from holdfast.store.base import FactRow, Record, Scope, Select, Store
 from holdfast.text import digest, terms
 
 _PART: Final = 1_000
-"""Rows that are read at once."""
+"""How many rows are read at once."""
 FORGOTTEN: Final = "[A part of what this summary stood for was forgotten, and the summary with it.]"
-"""A summary without the forgotten messages."""
+"""The notice that replaces a summary of forgotten messages."""
 
 
 def forget(
@@ -34,10 +35,10 @@ def forget(
     fact_ids: Sequence[str] | None = None,
     across: bool = False,
 ) -> int:
-    """Forget messages and facts, and return how many there were; with neither named, all of the scope's session.
+    """Forget messages and facts, and return how many there were; if neither are named, the whole session of the scope.
 
-    Facts belong to the agent and project: those that rest on a forgotten message, and blocks that quote a forgotten
-    fact, are found in every session.
+    Facts belong to the agent and project. So facts that are based on a forgotten message, and blocks that quote a
+    forgotten fact, are searched for in every session.
     """
     rows: list[FactRow] = store.read_facts(Select(scope=scope, across=True))
     own = {row.id for row in rows if across or row.scope == scope}
@@ -59,7 +60,7 @@ def forget(
 
 
 def _forget_late_facts(store: Store, *, evidence: AbstractSet[int] | None, scope: Scope, across: bool) -> int:
-    """Remove the facts that another process has read from the messages while they were being forgotten."""
+    """Remove the facts that another process read from the messages while they were being forgotten."""
     rows: list[FactRow] = store.read_facts(Select(scope=scope, across=True))
     late: list[FactRow] = []
     for row in rows:
@@ -75,7 +76,7 @@ def _forget_late_facts(store: Store, *, evidence: AbstractSet[int] | None, scope
 
 
 def _read_numbers(store: Store, select: Select) -> set[int]:
-    """Return the numbers of messages. They are read in parts, since a session may be long."""
+    """Return the numbers of messages. They are read in parts, because a session may be long."""
     numbers: set[int] = set()
     part = replace(select, limit=_PART)
     while rows := store.read_messages(part):
@@ -101,8 +102,8 @@ def _forget_facts(
     scope: Scope,
     across: bool,
 ) -> int:
-    """Remove the named facts and those that rest on forgotten messages, every version of them, and their traces."""
-    # With a fact that the user names, those that it took the place of; of those that only rest on a message, no others.
+    """Remove the named facts and those based on forgotten messages, with every version and trace of them."""
+    # A fact that the user names is forgotten with those that it replaced; one that is only based on a message is not.
     keys = set(named)
     while True:
         earlier = {row.id for row in rows if row.superseded_by in keys} - keys
@@ -124,11 +125,11 @@ def _clean_records(
     lines = tuple(block.fact_line(block.Fact(type=fact.type, text=fact.content)) for fact in facts)
     fact_ids = frozenset(fact.id for fact in facts)
     ids = tuple(sorted(messages))
-    # The owners of the messages, and sessions that quoted one: a host may have made a title of it.
+    # The owners of the messages, and the sessions that quoted one: their hosts may have made a title of it.
     rows = store.read_messages(Select(scope=scope, across=across, ids=ids))
-    tellers = {row.scope for row in rows}
-    sessions = {owner.session for owner in tellers}
-    owners = set(tellers)
+    titled = {row.scope for row in rows}
+    sessions = {owner.session for owner in titled}
+    owners = set(titled)
     removed: list[int] = []
     emptied: list[Record] = []
     tainted: set[Scope] = set()
@@ -138,7 +139,7 @@ def _clean_records(
         if is_quoting:
             owners.add(record.scope)
             if not is_listing:
-                tellers.add(record.scope)
+                titled.add(record.scope)
         is_summary = record.data.get("change", {}).get("summary") is not None
         if not is_summary:
             if is_quoting:
@@ -153,7 +154,7 @@ def _clean_records(
     changes = [Record(scope=owner, kind=EDIT, key=key, data=edit) for owner in sorted(owners, key=repr)]
     forgotten = _find_words([row.message.whole_text for row in rows] + [fact.content for fact in facts])
     titles: list[Record] = []
-    for owner in sorted(tellers, key=repr):
+    for owner in sorted(titled, key=repr):
         title = read_title(store, owner)
         words = _find_words([title])
         if not words or not words.isdisjoint(forgotten):
@@ -163,7 +164,7 @@ def _clean_records(
 
 
 def _find_words(texts: Sequence[str]) -> set[str]:
-    """Return the words of texts. A single character of a script without spaces is in too many texts to be one."""
+    """Return the words of texts, without single characters of a script without spaces: too many texts have these."""
     words: set[str] = set()
     for text in texts:
         words.update(term for term in terms(text) if len(term) > 1)

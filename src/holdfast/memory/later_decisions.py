@@ -1,6 +1,6 @@
-"""Decisions in a list of sessions that a later statement takes back: both are shown, the later one behind the first.
+"""Decisions in a list of sessions that a later statement takes back: both are shown, the later one after the first.
 
-A list that states "logs are kept for 45 days" without the "60 days, not 45" of the day after would be wrong.
+A list that states "logs are kept for 45 days" without the "60 days, not 45" of the next day would be wrong.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from holdfast.search.corrections import Earlier, Later, Rarity, Statement, is_st
 from holdfast.store.base import Across, Scope, Select, Store
 
 LATER: Final = "{first} (later: {later})"
-"""As a digest writes it."""
+"""The form that a digest uses too."""
 MAX_LATER_CHARS: Final = 200
-"""The longest later statement that is shown."""
+"""The maximum characters of a later statement."""
 _MAX_SESSIONS: Final = 20
-"""The sessions that are read, the newest."""
+"""How many sessions are read, the newest ones."""
 _MAX_MESSAGES: Final = 600
-"""The messages of a session that are read, the newest."""
+"""How many messages of a session are read, the newest ones."""
 
 
 @dataclass(frozen=True)
-class Said:
+class UserStatement:
     """A statement of a person, and the archived message that has it."""
 
     text: str
@@ -42,8 +42,8 @@ class Said:
         return Statement.read(self.text)
 
 
-def read_said(store: Store, scope: Scope, *, across: Across, since: int) -> list[Said]:
-    """Read what a person stated in the sessions that a reader may see, since a time, oldest first."""
+def read_user_statements(store: Store, scope: Scope, *, across: Across, since: int) -> list[UserStatement]:
+    """Read what people stated since a time in the sessions that a reader may see, oldest first."""
     dated: list[tuple[int, int, str]] = []
     for span in store.read_sessions(scope, across=across, since=since, limit=_MAX_SESSIONS):
         for row in store.read_messages(Select(scope=span.scope, newest=True, limit=_MAX_MESSAGES)):
@@ -52,23 +52,23 @@ def read_said(store: Store, scope: Scope, *, across: Across, since: int) -> list
             for sentence in signals.sentences(unwrap(row.message.text)):
                 if is_statement(sentence) and not is_noise(sentence):
                     dated.append((row.message.timestamp or 0, row.id, sentence))
-    dated.sort(key=lambda one: one[:2])  # of one message, the sentences stay in their order
-    return [Said(text, message) for _, message, text in dated]
+    dated.sort(key=lambda entry: entry[:2])  # the sentences of one message stay in their order
+    return [UserStatement(text, message) for _, message, text in dated]
 
 
-def add_later(lines: Sequence[SessionLine], said: Sequence[Said]) -> list[SessionLine]:
-    """Write behind each sentence of the lines the newest statement that takes its place.
+def add_later(lines: Sequence[SessionLine], statements: Sequence[UserStatement]) -> list[SessionLine]:
+    """Write after each sentence of the lines the newest statement that replaces it.
 
-    A statement that is written behind another one is not listed again.
+    A statement that is written after another one is not listed again.
     """
-    rarity = _measure_rarity(said)
+    rarity = _measure_rarity(statements)
     moved: set[str] = set()
     done: list[SessionLine] = []
     for line in lines:
         messages = set(line.messages)
 
         def complete(text: str, messages: set[int] = messages) -> str:
-            later = _find_later(text, said, rarity)
+            later = _find_later(text, statements, rarity)
             if later is None:
                 return text
             messages.add(later.message)
@@ -83,30 +83,30 @@ def add_later(lines: Sequence[SessionLine], said: Sequence[Said]) -> list[Sessio
     return [replace(line, keys=tuple(key for key in line.keys if key not in moved)) for line in done]
 
 
-def _measure_rarity(said: Sequence[Said]) -> Rarity:
+def _measure_rarity(statements: Sequence[UserStatement]) -> Rarity:
     counts: Counter[str] = Counter()
-    for one in said:
-        counts.update(one.statement.terms)
-    return Rarity.of({term: math.log(1 + len(said) / count) for term, count in counts.items()})
+    for stated in statements:
+        counts.update(stated.statement.terms)
+    return Rarity.of({term: math.log(1 + len(statements) / count) for term, count in counts.items()})
 
 
-def _find_later(text: str, said: Sequence[Said], rarity: Rarity) -> Said | None:
-    """Return the newest statement that takes the place of a sentence; None if it still holds."""
+def _find_later(text: str, statements: Sequence[UserStatement], rarity: Rarity) -> UserStatement | None:
+    """Return the newest statement that replaces a sentence; None if it still holds."""
     start = text.rstrip("…")
     if not start:
         return None
     places: list[int] = []
-    for place, one in enumerate(said):
+    for place, stated in enumerate(statements):
         # A text may be cut, or have two sentences.
-        if one.text.startswith(start) or start.startswith(one.text):
+        if stated.text.startswith(start) or start.startswith(stated.text):
             places.append(place)
     if not places:
         return None
-    last = places[-1]  # what is said again holds again
-    earlier = Earlier.read(said[last].statement, rarity, asked=())
-    for one in reversed(said[last + 1 :]):
-        if one.statement.is_request or earlier.statement.topic.isdisjoint(one.statement.terms):
+    last = places[-1]  # a repeated statement holds again
+    earlier = Earlier.read(statements[last].statement, rarity, asked=())
+    for stated in reversed(statements[last + 1 :]):
+        if stated.statement.is_request or earlier.statement.topic.isdisjoint(stated.statement.terms):
             continue
-        if earlier.is_superseded(Later.read(one.text)):
-            return one
+        if earlier.is_superseded(Later.read(stated.text)):
+            return stated
     return None

@@ -1,8 +1,8 @@
 """Extract facts from archived messages in the background, one batch of a durable job at a time.
 
-`learning_queue` says what waits to be read. Here a job is chosen that may run now, and one batch of it is read: its
+`learning_queue` has what waits to be read. This module chooses a job that may run now, and reads one batch of it: its
 facts are stored together with how far the session has been read. A model that fails is asked again after a pause, which
-doubles up to an hour; nothing is given up meanwhile.
+doubles up to an hour. Nothing is lost meanwhile.
 """
 
 from __future__ import annotations
@@ -41,18 +41,20 @@ from holdfast.store.base import Job, MessageRow, Record, Scope, Select, Store
 from holdfast.text import plural
 
 MAX_BATCH: Final = 12_000
-"""Tokens of messages that one call reads. More in one call costs less and finds less."""
+"""How many tokens of messages one call reads. Reading more at once costs less and finds less."""
 MAX_TRIES: Final = 3
-"""Answers to the same messages that cannot be used, each time to fewer of them, after which the rules read them; twice
-as many if no other answer of the model could be used since the last time: then the model is more likely the cause than
-the messages. And failures of a model in a row after which the user is told."""
+"""How many unusable answers to the same messages, to fewer of them each time, it takes until the rules read them.
+
+It takes twice as many if no other answer of the model could be used since the last time, because then the model is a
+more likely cause than the messages. The user is warned after the same number of failures of a model in a row.
+"""
 _READ_AGAIN: Final = "`holdfast learn --model NAME` lets a model read them again"
 _BATCH_MESSAGES: Final = 400
-"""Messages that the rules read at a time."""
+"""How many messages the rules read at a time."""
 _PAGE: Final = 100
-"""Messages that are read from the store at a time, until a batch for a model is full."""
+"""How many messages are read from the store at a time, until a batch for a model is full."""
 _TIMEOUT: Final = 600.0
-"""Seconds for one call, as for a reply of a conversation. A model on a processor may need them, and nobody waits."""
+"""The seconds for one call, as for a reply in a conversation. A model that runs on a CPU may need them."""
 
 
 # --- choosing ----------------------------------------------------------------------------
@@ -60,7 +62,7 @@ _TIMEOUT: Final = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The job to run now, if there is one; `limit` says which limit holds others back."""
+    """The job to run now, if there is one; `limit` says which limit other jobs wait for."""
 
     job: Job | None = None
     limit: str = ""
@@ -69,16 +71,16 @@ class Choice:
 def choose_job(memory: Memory, jobs: Iterable[Job], find_learner: Callable[[Scope], Learner]) -> Choice:
     """Choose a job that may run now: not one whose model fails or whose budget is used up.
 
-    Jobs of one session run in their order. Of those of different sessions, the one that has failed least comes first,
-    so that one that always fails does not hold up the others.
+    Jobs of one session run in order. Among sessions, the one with the fewest failures comes first, so that one that
+    always fails does not hold up the others.
     """
     store = memory.store
     now = memory.clock()
     seen: set[tuple[Scope, str]] = set()
-    held_back: dict[tuple[str, str], str] = {}  # by tenant and reader; empty for one that may be asked
+    why_waiting: dict[tuple[str, str], str] = {}  # by tenant and reader; empty for one that may be asked
     limit = ""
     best: Job | None = None
-    least = 0
+    fewest_failures = 0
     for job in jobs:
         reader = reader_of(job)
         if (job.scope, reader) in seen or not find_learner(job.scope).can_run(job):
@@ -87,23 +89,23 @@ def choose_job(memory: Memory, jobs: Iterable[Job], find_learner: Callable[[Scop
         if is_by_rule(reader):
             return Choice(job=job, limit=limit)
         group = (job.scope.tenant, reader)
-        if group not in held_back:
-            held_back[group] = ""
+        if group not in why_waiting:
+            why_waiting[group] = ""
             # A limit comes first: a model that failed and has no calls left waits for the limit, and reports say so.
-            over = load_spending(store, job.scope.tenant).find_limit(memory.settings.knowledge, now=now)
-            if over:
-                limit = over
-                held_back[group] = over
+            reached = load_spending(store, job.scope.tenant).find_limit(memory.settings.knowledge, now=now)
+            if reached:
+                limit = reached
+                why_waiting[group] = reached
             elif load_pause(store, owner_of(job.scope.tenant), reader).until > now:
-                held_back[group] = "pause"
-        if held_back[group]:
+                why_waiting[group] = "pause"
+        if why_waiting[group]:
             continue
         pause = load_pause(store, job.scope, reader)
         if pause.failures == 0:
             return Choice(job=job, limit=limit)
-        if pause.until <= now and (best is None or pause.failures < least):
+        if pause.until <= now and (best is None or pause.failures < fewest_failures):
             best = job
-            least = pause.failures
+            fewest_failures = pause.failures
     return Choice(job=best, limit=limit)
 
 
@@ -112,16 +114,16 @@ def choose_job(memory: Memory, jobs: Iterable[Job], find_learner: Callable[[Scop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What came of one batch of a job.
+    """The result of one batch of a job.
 
     Attributes:
         found: The extraction.
         messages: How many messages were read.
         is_done: Whether the job is done and removed.
-        failure: Why the model has not read the batch; empty if it has.
-        is_unusable: Whether it did answer, but nothing that can be used.
+        failure: Why the model did not read the batch; empty if it did.
+        is_unusable: Whether it answered, but the answer cannot be used.
         limit: Which limit was reached before the model was asked.
-        warning: What the user has to know.
+        warning: A warning for the user.
     """
 
     found: Extraction = field(default_factory=Extraction)
@@ -138,8 +140,8 @@ def run_job(
 ) -> Step:
     """Read the next batch of a job, and store its facts.
 
-    The facts are stored together with how far the session is read then, or not at all: if another process has read the
-    same meanwhile, or a message was forgotten. With `is_limited` the call counts towards the limits of the settings.
+    The facts are stored together with how far the session has been read. Neither is stored if another process has read
+    the batch meanwhile, or a message was forgotten. With `is_limited`, the call counts towards the limits in force.
     """
     if isinstance(job.data.get("ids"), list):
         return _run_old_job(memory, job)
@@ -163,20 +165,20 @@ def run_job(
     if not of_model.has_answered:
         tries = 2 * MAX_TRIES
     warning = ""
-    # The messages are the cause: one that no answer fits must not hold up those after it.
+    # The messages are the likely cause, and must not hold up those after them.
     if found.unread and found.is_unusable and pause.failures + 1 >= tries:
         found = _extract(memory, job, rows, model=None, cancel=cancel)
         answer = replace(answer, is_left_to_rules=True)
         count = plural(len(rows), "message")
         warning = f"{FAILED} after {tries} tries ({answer.failure}): {count} read by rules alone; {_READ_AGAIN}"
     read = rows
-    if found.unread:  # a model that fails in the middle has read what is before that
+    if found.unread:  # a model that fails in the middle has read the messages before
         read = [row for row in rows if row.id < min(found.unread)]
     name = ""
     if model is not None and not answer.is_left_to_rules:
         name = model.name
     if read and not _store(memory, job, found, read, start=start, model=name, answer=answer):
-        return Step(found=found)  # the next step reads again what is left
+        return Step(found=found)  # the next step reads the rest
     is_done = bool(read) and _is_done(memory, job, last=read[-1].id)
     if is_done:
         memory.store.remove_jobs(Select(scope=job.scope, ids=(job.id,)))
@@ -201,12 +203,12 @@ def run_job(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """How a model has answered about a batch.
+    """The answer of a model about a batch.
 
     Attributes:
-        failure: Why it has not; empty if it has.
-        calls: How often it was asked; 0 if the batch has nothing to ask about.
-        is_unusable: Whether it did answer, but nothing that can be used.
+        failure: Why there is none; empty if there is one.
+        calls: How often the model was asked; 0 if the batch has nothing to ask about.
+        is_unusable: Whether it answered, but the answer cannot be used.
         is_read: Whether the whole batch is read.
         is_left_to_rules: Whether the rules have read the batch instead.
     """
@@ -219,7 +221,7 @@ class _Answer:
 
 
 def _is_done(memory: Memory, job: Job, *, last: int) -> bool:
-    """Return whether a job is done: all is read, or the rest is not worth a call and the next job reads it."""
+    """Return whether a job is done: all of it is read, or the rest is not worth a call and is left to the next job."""
     until = read_number(job.data, "until")
     if last >= until or job.data.get("has_more") is not True:
         return last >= until
@@ -236,7 +238,7 @@ def _read_batch(memory: Memory, job: Job, *, start: int, model: Model | None, tr
     if model is None:
         select = Select(scope=job.scope, after=start, before=until + 1, limit=_BATCH_MESSAGES)
         return memory.store.read_messages(select)
-    # A quarter with each failure: so it is found which message the model cannot answer about.
+    # A quarter of the room with each failure, to find the message that the model cannot answer about.
     room = min(MAX_BATCH, find_room(model)) // 4 ** min(tries, MAX_TRIES)
     rows: list[MessageRow] = []
     last = start
@@ -297,7 +299,7 @@ def _store(
             store.add_facts(found.rows_to_add)
     except ConflictError:
         return False
-    if not _are_there(store, job.scope, rows):  # forgotten in this very moment: what rests on it goes too
+    if not _are_there(store, job.scope, rows):  # a message was forgotten in this moment: forget its facts too
         gone = {row.id for row in rows} - {row.id for row in _read(store, job.scope, rows)}
         memory.forget(scope=job.scope, ids=sorted(gone))
     return True
@@ -314,8 +316,8 @@ def _are_there(store: Store, scope: Scope, rows: Sequence[MessageRow]) -> bool:
 def _record_pause(memory: Memory, job: Job, pause: Pause, of_model: Pause, answer: _Answer) -> str:
     """Record how the model has answered, and return a warning if it has failed too often in a row.
 
-    The failures of a model are counted until an answer can be used: a batch that has nothing to ask about, and one that
-    was left to the rules, end nothing.
+    The failures of a model are counted until an answer can be used. A batch with nothing to ask about, or one that was
+    left to the rules, does not end the count.
     """
     store = memory.store
     reader = reader_of(job)
@@ -343,7 +345,7 @@ def _record_pause(memory: Memory, job: Job, pause: Pause, of_model: Pause, answe
 
 
 def _run_old_job(memory: Memory, job: Job) -> Step:
-    """Run a job of an earlier version, which names its messages, by rule: it does not say which model may read them."""
+    """Run a job of an earlier version by rule: it names its messages, but not which model may read them."""
     ids = tuple(number for number in job.data["ids"] if type(number) is int)
     rows = memory.store.read_messages(Select(scope=job.scope, ids=ids))
     found = _extract(memory, job, rows, model=None, cancel=None)

@@ -1,10 +1,10 @@
-"""What is waiting to be learned from: durable jobs, and how far each session has been read.
+"""The queue of messages to extract facts from: durable jobs, and how far each session has been read.
 
 A message is read once it has left the window of its session, or the session has ended or is idle. Jobs say up to which
-message a session is to be read, records how far it has been. The record of a batch is stored together with the facts
-of the batch, in one transaction, and its key is taken by whoever stores it first: nothing is read into facts twice,
-however many processes queue and read, and whenever one of them is killed. Messages are read in their order without
-gaps, so nothing is skipped.
+message a session is to be read, records how far it has been read. The record of a batch is stored together with its
+facts, in one transaction, and only one process can store a record with its key. So nothing is read into facts twice,
+even if many processes queue and read, and some of them are killed. Messages are read in order and without gaps, so
+nothing is skipped.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ HOSTS: Final = "hosts"
 """The reader of sessions of other programs, for which the user has chosen a model."""
 
 MIN_BATCH: Final = 8_000
-"""Tokens that have to leave a window before a model reads them, unless the session ends or is idle: fewer would cost as
-much again for the instructions."""
+"""How many tokens have to leave a window before a model reads them, unless the session ends or is idle. With fewer, the
+instructions would cost as much as the messages."""
 MAX_TOOL_TOKENS: Final = 300
-"""Of a tool call or result, only the ends are read."""
+"""The maximum tokens of a tool call or result, of which only the ends are read."""
 MIN_MARK_PAUSE: Final = 60_000
-"""The least milliseconds between two marks that say that a session is in use."""
+"""The minimum milliseconds between two marks that say that a session is in use."""
 _PAGE: Final = 2_000
 _MAX_OPEN: Final = 10_000
-"""Sessions in use that are looked at together."""
+"""How many marks of sessions in use are read at once."""
 
 
 def measure(message: Message) -> int:
@@ -88,7 +88,7 @@ class Learner:
         return self.model
 
     def adopt(self, job: Job) -> Job:
-        """Return a job, or a mark, with this model as its reader if an engine left it that had no model."""
+        """Return a job, or a mark, with this model as its reader if an engine without a model left it."""
         if self.reader == OWN and reader_of(job) == OWN_RULES:
             return replace(job, data={**job.data, "reader": OWN})
         return job
@@ -100,8 +100,8 @@ class Learner:
 def find_read(store: Store, scope: Scope, reader: str) -> int:
     """Return the number of the last message of a session that was read; 0 if none was.
 
-    For the rules, what a model has read counts too; for an engine's model, what any model has read. The name of a model
-    as the reader asks for that model alone.
+    For the rules, messages that a model has read count too; for an engine's model, those that any model has read. If
+    the reader is the name of a model, only that model counts.
     """
     last = 0
     for span in list_read(store, scope, reader):
@@ -120,13 +120,15 @@ class Span:
 
 
 def list_read(store: Store, scope: Scope, reader: str) -> list[Span]:
-    """List the batches of a session that were read, in their order; by whom, see `find_read`."""
+    """List the batches of a session that were read, in order; for who has read them, see `find_read`."""
     spans: list[Span] = []
     for record in store.read_records(Select(scope=scope), kind=READ):
         if _covers(reader, by=str(record.data.get("reader")), model=str(record.data.get("model"))):
-            start = record.key.rpartition(" ")[2]
-            last = read_number(record.data, "last")
-            spans.append(Span(int(start) if start.isdecimal() else 0, last))
+            text = record.key.rpartition(" ")[2]
+            start = 0
+            if text.isdecimal():
+                start = int(text)
+            spans.append(Span(start, read_number(record.data, "last")))
     return sorted(spans)
 
 
@@ -136,14 +138,14 @@ def find_gap_end(store: Store, scope: Scope, reader: str, *, start: int) -> int 
 
 
 def reopen(store: Store, *, scope: Scope, across: Across = False) -> None:
-    """Let messages be read again that were left to the rules because no answer of a model could be used."""
+    """Allow messages to be read again that were left to the rules because no answer of a model could be used."""
     for record in store.read_records(Select(scope=scope, across=across), kind=READ):
         if record.data.get("left_to_rules") is True:
             store.remove_records(Select(scope=record.scope), kind=READ, keys=(record.key,))
 
 
 def read_number(data: Mapping[str, Any], name: str) -> int:
-    """Return a whole number of a stored row; 0 if there is none, because the row was damaged or is of another kind."""
+    """Return a whole number of a stored row; 0 if there is none, because the row is damaged or of another kind."""
     value = data.get(name)
     return value if type(value) is int else 0
 
@@ -162,7 +164,7 @@ def _covers(reader: str, *, by: str, model: str) -> bool:
 
 
 def find_queued(store: Store, scope: Scope, reader: str) -> int:
-    """Return the number of the last message of a session that was read or waits to be."""
+    """Return the number of the last message of a session that was read or is queued."""
     last = find_read(store, scope, reader)
     for record in store.read_records(Select(scope=scope), kind=LEARNED):
         if _covers(reader, by=record.key, model=record.key):
@@ -174,14 +176,14 @@ def find_queued(store: Store, scope: Scope, reader: str) -> int:
 
 
 def reader_of(job: Job) -> str:
-    """Return who may run a job. One of an earlier version does not say: no model of another process gets it."""
+    """Return who may run a job. A job of an earlier version does not say so, and is read by rule."""
     return str(job.data.get("reader", RULES))
 
 
 def make_read_record(
     scope: Scope, reader: str, *, model: str, start: int, last: int, time: int, is_left_to_rules: bool = False
 ) -> Record:
-    """Make the record that says that a batch was read: it fails if another process has read what follows `start`.
+    """Make the record that a batch was read. Storing it fails if another process has read what follows `start`.
 
     If it `is_left_to_rules`, because no answer of the model could be used, it may be read again; see `reopen`.
     """
@@ -197,7 +199,7 @@ def make_read_record(
 def make_job(scope: Scope, reader: str, *, until: int, time: int, has_more: bool = False) -> Job:
     """Make the job that reads a session up to a message.
 
-    If the session goes on (`has_more`), a rest that is not worth a call is left for the next job.
+    If the session continues (`has_more`), a rest that is not worth a call is left to the next job.
     """
     return Job(scope=scope, kind=EXTRACT, data={"reader": reader, "until": until, "has_more": has_more}, time=time)
 
@@ -207,9 +209,9 @@ def plan_cut(
 ) -> list[Job]:
     """Return the job that reads what some edits remove from a window, once that is worth a call.
 
-    It reads up to the newest message that leaves, with those between that stay for now: a model needs the context, and
-    one number then says how far a session was read. A compaction is worth it in any case. The rules make no calls, so
-    they read what leaves at once.
+    It reads up to the newest message that leaves, including messages before it that stay for now: a model needs the
+    context, and one number then says how far a session was read. A compaction is worth a call in any case. The rules
+    make no calls, so they read what leaves at once.
     """
     left: set[int] = set()
     is_due = is_by_rule(reader)
@@ -231,7 +233,7 @@ def plan_cut(
 
 
 def queue_until(store: Store, scope: Scope, reader: str, *, until: int, time: int) -> bool:
-    """Queue a session up to a message; return whether something of it was not queued yet."""
+    """Queue a session up to a message; return whether anything of it was not queued yet."""
     if until <= find_queued(store, scope, reader):
         return False
     store.add_jobs([make_job(scope, reader, until=until, time=time)])
@@ -247,7 +249,7 @@ def queue_to_end(store: Store, scope: Scope, reader: str, *, time: int) -> bool:
 def queue(store: Store, *, scope: Scope, across: Across = False, reader: str, time: int) -> int:
     """Queue the messages of a session, or `across` all of the agent's, that the reader has not read yet.
 
-    Returns the number of messages. Those that wait already do not count.
+    Returns the number of messages, without those that are queued already.
     """
     queued: dict[Scope, int] = {}
     read: dict[Scope, list[Span]] = {}
@@ -292,10 +294,10 @@ def queue_idle(
     """Queue the sessions that have ended or were not used for `idle` milliseconds (0: never), and return how many.
 
     The newest mark of a session says which it is. Only marks that were read are removed: one that is added meanwhile
-    stays, and the session is looked at again. A session whose engine was closed may go on in the next process, as with
-    a command that is called again and again: it is read once it is idle, or at once if the caller `is_asked` to do all
-    work, or there is no idle time. What an engine without a model left is queued for the model of this one, if
-    `find_learner` returns one.
+    stays, and the session is checked again. A session whose engine was closed may continue in the next process, as with
+    a command that is called again and again. It is queued once it is idle, or at once if the caller `is_asked` to do
+    all work, or there is no idle time. Sessions that an engine without a model left are queued for the model of this
+    one, if `find_learner` returns one.
     """
     marks: dict[Scope, list[Job]] = {}
     for mark in store.waiting(OPEN, limit=_MAX_OPEN):

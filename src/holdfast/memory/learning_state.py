@@ -1,4 +1,4 @@
-"""The state of learning, for people who look: what waits, what was spent, and what is wrong."""
+"""The state of learning, to be shown: what waits, what was spent, and what is wrong."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class LearningState:
         in_use: Sessions that are read when they end or are idle.
         calls: Calls of models that extracted facts, of all time.
         tokens: Their tokens.
-        calls_this_hour: Those that count towards `knowledge.max_calls_per_hour`.
+        calls_this_hour: The calls of this hour that count towards `knowledge.max_calls_per_hour`.
         tokens_today: Tokens of the last 24 hours that count towards `knowledge.max_tokens_per_day`.
-        problems: What holds the work up, in sentences.
+        problems: What the work waits for, in sentences.
     """
 
     waiting: int = 0
@@ -79,10 +79,10 @@ def read_state(store: Store, settings: Settings, *, now: int, readers: Collectio
     return LearningState(
         waiting=len(everything),
         in_use=len(in_use - everything),
-        calls=sum(one.calls for one in spent.values()),
-        tokens=sum(one.tokens for one in spent.values()),
-        calls_this_hour=sum(one.calls_of_hour(now) for one in spent.values()),
-        tokens_today=sum(one.tokens_of_day(now) for one in spent.values()),
+        calls=sum(spending.calls for spending in spent.values()),
+        tokens=sum(spending.tokens for spending in spent.values()),
+        calls_this_hour=sum(spending.calls_of_hour(now) for spending in spent.values()),
+        tokens_today=sum(spending.tokens_of_day(now) for spending in spent.values()),
         problems=tuple(dict.fromkeys(problems)),
     )
 
@@ -93,7 +93,7 @@ def _has_unread(store: Store, mark: Job) -> bool:
 
 
 def _find_missing_model(reader: str, settings: Settings, readers: Collection[str]) -> str:
-    """Say how to give a reader a model; return nothing if it has one."""
+    """Explain how to give a reader a model; return an empty text if it has one."""
     knowledge = settings.knowledge
     named = {knowledge.model or settings.compaction.model, knowledge.host_model}
     if reader in readers or reader in named:

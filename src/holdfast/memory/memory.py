@@ -36,8 +36,8 @@ from holdfast.telemetry import observe
 from holdfast.text import plural, terms
 from holdfast.tokens import TokenCounter, count_text
 
-# Search brings numpy and the embedders with it, which take more than half of the time of an import. A command that only
-# lists or stores facts does not wait for them: the functions below import what they need when they are called.
+# Search needs numpy and the embedders, which take more than half of the time of an import. The functions below import
+# them when they are called, so that a command that only lists or stores facts does not wait for them.
 if TYPE_CHECKING:
     from holdfast.embed.base import Embedder
     from holdfast.embed.choice import Choice
@@ -49,18 +49,18 @@ if TYPE_CHECKING:
     from holdfast.memory.recall import Recall
 
 CALLER_MARK: Final = "@"
-"""Stands between an agent and the caller of a server that other people use too: `main@k-3f2a…`."""
+"""Separates an agent from the caller of a server that other people use too: `main@k-3f2a…`."""
 MAX_FACT_CHARS: Final = 2_000
-"""Characters that a fact may have: a sentence, which is shown whole in recalled blocks, overviews and lists."""
+"""The maximum characters of a fact: a sentence, which is shown whole in recalled blocks, overviews and lists."""
 _EMBED_BATCH: Final = 256
-"""Passages whose vectors are made and stored at a time: an interrupted run loses at most this many."""
+"""How many passages are embedded and stored at a time. An interrupted run loses at most this many."""
 _NO_LIMIT: Final = 2**62
 _MAX_TAKEN_OVER: Final = 2_000
-"""Vectors of a memory-context folder that a search takes over before it begins, in half a second."""
+"""How many vectors of a memory-context folder a search takes over before it begins, in half a second."""
 _ANY_QUESTION: Final = "Which database did we choose?"
 """A question that is recalled for in full, whatever the memory contains."""
 _MAX_SCORED: Final = 20_000
-"""The passages of a session that are scored for trimming: more than a window can hold."""
+"""How many passages of a session are scored for trimming: more than a window can hold."""
 
 
 def _now() -> int:
@@ -238,7 +238,7 @@ class Memory:
         record_host(self.store, name, scope=scope, time=self.clock())
 
     def add_host(self, name: str, *, scope: Scope) -> None:
-        """Record the program that a session is from, unless one is recorded: a way in knows less than a transcript."""
+        """Record the program that a session is from, unless one is recorded: an imported transcript knows it better."""
         from holdfast.memory.sessions import read_host, record_host  # noqa: PLC0415 - see above
 
         if not read_host(self.store, scope):
@@ -248,7 +248,7 @@ class Memory:
         """Embed passages that have no vectors yet, oldest first, and return how many.
 
         Each batch is stored when it is done, so an interrupted run continues where it stopped. `waiting` returns how
-        many are left; until then they are found by their words. Vectors that a memory-context folder has count too.
+        many are left. Those are found only by their words. Vectors of a memory-context folder count too.
         """
         from holdfast.memory.embedding import vector_rows  # noqa: PLC0415 - see above
 
@@ -295,12 +295,12 @@ class Memory:
     ) -> FactRow:
         """Store a fact, secrets masked. A known fact is not stored twice.
 
-        Up to three `questions` that it answers, in other words than its own, are searched with it.
+        Up to three `questions` that it answers, in other words than its own, are searched too.
 
-        It supersedes those of the same subject and slot, and the one decision that its words replace. Without a
-        slot, both are read from words that set a value (`API_PORT=8080`) or correct one; or the words are compared: one
-        that says the same with another number, or that something is no longer so, supersedes the other. If it is not
-        clear, both stay, and `conflicts` lists them.
+        It supersedes facts of the same subject and slot, and the one decision that its words replace. Without a slot,
+        both are read from words that set a value (`API_PORT=8080`) or correct one. Otherwise the words are compared: a
+        fact that says the same with another number, or that something is no longer so, supersedes the other. If that is
+        not clear, both stay, and `conflicts` lists them.
         """
         from holdfast.redaction import redact  # noqa: PLC0415 - see above
 
@@ -320,10 +320,10 @@ class Memory:
             raise InputError(f"type={type!r}: a fact is one of {', '.join(get_args(FactType))}")
         own = {row.id: row for row in self.facts(scope=scope)}
         known = own | {row.id: row for row in facts.current(facts.load(self.store, scope))}
-        same_place = own  # a fact without a session is not that of a session
+        comparable = own  # a fact without a session is never the same as one of a session
         if scope.session:
-            same_place = known
-        for row in same_place.values():
+            comparable = known
+        for row in comparable.values():
             if row.type == type and row.content.casefold() == words.casefold():
                 return row
         draft = facts.read_statement(words, subject=subject, slot=slot)
@@ -344,7 +344,7 @@ class Memory:
         return fact
 
     def pin(self, ids: Sequence[int], *, scope: Scope, pinned: bool = True) -> int:
-        """Keep messages in every window, or no longer."""
+        """Keep messages in every window from now on; with `pinned=False`, no longer."""
         return self.store.set_flags(Select(scope=scope, ids=tuple(ids)), pinned=pinned)
 
     def exclude(
@@ -386,7 +386,8 @@ class Memory:
     def get(self, ids: Sequence[int], *, scope: Scope, across: Across = False, around: int = 0) -> list[MessageRow]:
         """Read archived messages by number, with `around` neighbours of the same session on both sides.
 
-        One of these that is damaged is a StorageError.
+        Raises:
+            StorageError: One of the messages is damaged.
         """
         select = Select(scope=scope, across=across, ids=tuple(ids))
         rows = {row.id: row for row in self.store.read_messages(select)}
@@ -395,16 +396,16 @@ class Memory:
         lost = [gap for gap in gaps if gap.kind == "message" and gap.id in missing]
         if lost:
             raise StorageError("; ".join(map(str, lost)), path=self.store.place)
-        for row in list(rows.values()) if around else ():
-            for side in (
-                Select(scope=row.scope, before=row.id, newest=True, limit=around),
-                Select(scope=row.scope, after=row.id, limit=around),
-            ):
-                rows.update((near.id, near) for near in self.store.read_messages(side))
+        if around:
+            for row in list(rows.values()):
+                before = Select(scope=row.scope, before=row.id, newest=True, limit=around)
+                after = Select(scope=row.scope, after=row.id, limit=around)
+                for near in (*self.store.read_messages(before), *self.store.read_messages(after)):
+                    rows[near.id] = near
         return [rows[number] for number in sorted(rows)]
 
     def gaps(self, scope: Scope, *, across: Across = True) -> list[Gap]:
-        """List the damaged rows of a scope's agent that reads have skipped since this memory was opened."""
+        """List the damaged rows of a scope's agent that were skipped since this memory was opened."""
         mine = scope.required(across)
         return [gap for gap in self.store.gaps if gap.scope.required(across) == mine]
 
@@ -413,17 +414,19 @@ class Memory:
         return facts.current(self.store.read_facts(Select(scope=scope, across=across)))
 
     def conflicts(self, *, scope: Scope, across: Across = True) -> list[conflicts.Conflict]:
-        """List the facts that contradict each other, the newest first; without those that recall leaves out."""
+        """List the facts that contradict each other, newest first, without those that recall leaves out."""
         hidden = self.exclusions(scope=scope, across=across)
         rows = facts.current(facts.load(self.store, scope, across=across))
         shown = [row for row in rows if row.id not in hidden.facts]
         return conflicts.find_conflicts(shown, settled=hidden.pairs)
 
     def keep_fact(self, fact_id: str, *, scope: Scope, across: Across = True) -> list[FactRow]:
-        """Decide a contradiction: keep one fact, supersede those that contradict it, and return them.
+        """Resolve a contradiction: keep one fact, supersede those that contradict it, and return them.
 
-        Their history stays. The first 8 characters of an id are enough. An InputError if no fact contradicts it, or if
-        several ids begin so.
+        Their history stays. The first 8 characters of an id are enough.
+
+        Raises:
+            InputError: No fact contradicts it, or several ids begin with these characters.
         """
         found: dict[str, tuple[FactRow, conflicts.Conflict]] = {}
         for conflict in self.conflicts(scope=scope, across=across):
@@ -443,10 +446,12 @@ class Memory:
     def keep_all_facts(
         self, fact_ids: Sequence[str], *, scope: Scope, across: Across = True, settled: bool = True
     ) -> list[FactRow]:
-        """Decide a contradiction: these facts all hold, and are no longer reported; return them.
+        """Resolve a contradiction: keep all of these facts, no longer report them, and return them.
 
-        With `settled=False`, they contradict each other again. The first 8 characters of an id are enough. An
-        InputError if fewer than two facts are named, or one that is not known.
+        With `settled=False`, they contradict each other again. The first 8 characters of an id are enough.
+
+        Raises:
+            InputError: Fewer than two facts are named, or one of them is not known.
         """
         known = self.facts(scope=scope, across=across)
         found: dict[str, FactRow] = {}
@@ -467,7 +472,7 @@ class Memory:
     def pin_facts(
         self, fact_ids: Sequence[str], *, scope: Scope, across: Across = True, pinned: bool = True
     ) -> list[FactRow]:
-        """Pin facts, or no longer, and return those that changed. A pinned fact is in every block, and not replaced."""
+        """Pin or unpin facts, and return those that changed. A pinned fact is in every block, and never replaced."""
         rows: list[FactRow] = []
         for row in self.facts(scope=scope, across=across):
             if row.id in fact_ids and row.pinned != pinned:
@@ -476,10 +481,10 @@ class Memory:
         return rows
 
     def reach_of(self, scope: Scope) -> bool:
-        """Return whether passages of the other sessions of a project are recalled, if a query does not set it.
+        """Return whether passages of the other sessions of a project are recalled, unless a query sets it.
 
-        They are for the owner of a personal memory. The sessions of another caller, who has a name in the agent, may
-        be those of several people.
+        By default they are recalled for the owner of a personal memory. The sessions of another caller, whose name is
+        part of the agent, may be those of several people.
         """
         chosen = self.settings.archive.cross_session
         if chosen is not None:
@@ -495,7 +500,7 @@ class Memory:
         limit: int = 10,
         without_messages: Collection[int] = (),
     ) -> list[Hit]:
-        """Find the passages that match a question best, best first; none of the messages to leave out."""
+        """Find the passages that match a question best, best first, except those of `without_messages`."""
         if not query.strip():
             raise InputError("the search is empty: give the words to search for")
         if limit < 1:
@@ -503,7 +508,7 @@ class Memory:
         from holdfast.memory.passage_search import search  # noqa: PLC0415 - see above
         from holdfast.memory.query import Shown, build_query  # noqa: PLC0415 - see above
 
-        if not self.store.progress:  # until then words have to do
+        if not self.store.progress:  # new segments that are not indexed yet are found by their words
             self._take_over_vectors(limit=_MAX_TAKEN_OVER)
         question = build_query(
             self.settings,
@@ -550,9 +555,9 @@ class Memory:
         from holdfast.memory.query import NOTHING_SHOWN, build_query, find_recall_switch  # noqa: PLC0415 - see above
         from holdfast.memory.recall import Recall  # noqa: PLC0415 - see above
 
-        switch = find_recall_switch(self.settings, automatic=automatic)
-        if switch:
-            return Recall(reason=switch)
+        why_off = find_recall_switch(self.settings, automatic=automatic)
+        if why_off:
+            return Recall(reason=why_off)
         if now is None:
             now = self.clock()
         if across is None:
@@ -589,7 +594,7 @@ class Memory:
         if find_recall_switch(self.settings, automatic=False):
             return
         self._load_index(scope)
-        # It reads the words of the facts, as many as are kept: what matches a question is compared with all others.
+        # The index reads and caches the words of the facts: a fact that matches a question is compared with all others.
         conflicts.FactIndex(facts.load(self.store, scope, across=across)[-conflicts.MAX_CACHED :])
         recall(self.store, build_query(self.settings, (_ANY_QUESTION,), scope=scope, now=self.clock(), across=across))
 
@@ -609,8 +614,8 @@ class Memory:
         Args:
             scope: Who asks.
             across: Whose facts and sessions are included; by default those of the project, sessions as `reach_of` says.
-            cap: The most tokens; by default `recall.overview_tokens`, at most `recall.hard_cap_tokens`.
-            has_own: Whether the session itself is listed: nothing of it is in the window any more.
+            cap: The maximum tokens; by default `recall.overview_tokens`, at most `recall.hard_cap_tokens`.
+            has_own: Whether the session itself is listed, because nothing of it is in the window any more.
             archive_tool: The name of the tool that shows archived messages, if the model has one.
             standing: Facts of the caller that go first.
             count: The token counter.
@@ -638,13 +643,13 @@ class Memory:
         )
 
     def _answer(self, query: RecallQuery, *, automatic: bool) -> Recall:
-        """Answer a query, and note what the search had to do without."""
+        """Answer a query, and add warnings about what the search lacked."""
         from holdfast.memory.recall import recall  # noqa: PLC0415 - see above
 
-        if query.seconds is not None and not self._is_warm:  # the deadline of a recall is not for loading
+        if query.seconds is not None and not self._is_warm:  # the deadline of a recall does not include loading
             self._load_index(query.scope)
         warnings: tuple[str, ...] = ()
-        is_chosen = self.settings.embedding.provider == "none"  # by the user: not worth a warning in every report
+        is_chosen = self.settings.embedding.provider == "none"  # then it is not worth a warning in every report
         if self.embedder is None and not (is_chosen and automatic):
             warnings = self.choice.reasons
         if self.store.progress:
@@ -660,19 +665,19 @@ class Memory:
         return replace(result, warnings=(*warnings, *result.warnings, *gaps))
 
     def _load_index(self, scope: Scope) -> None:
-        """Load index and model before the first query with a deadline, which is not for that."""
+        """Load index and model before the first query with a deadline, which does not include loading."""
         import numpy as np  # noqa: PLC0415 - see above
 
         from holdfast.embed.base import behind_cache  # noqa: PLC0415 - see above
         from holdfast.embed.remote import RemoteEmbedder  # noqa: PLC0415 - see above
 
-        if not self.store.progress:  # until then words have to do
+        if not self.store.progress:  # as in `search`
             self._take_over_vectors(limit=_MAX_TAKEN_OVER)
         if self.embedder is not None and not isinstance(behind_cache(self.embedder), RemoteEmbedder):
             with suppress(EmbeddingError):  # the query reports it
                 self.embedder.embed(["-"], kind="query")
         search = SearchQuery(scope=scope, terms={})
-        if self.embedder is not None:  # any vector loads those of the index
+        if self.embedder is not None:  # a search for any vector loads those of the index
             space = self.embedder.space
             vector = np.eye(1, space.dimension, dtype=np.float32)[0]
             search = replace(search, vector=vector, space=space)
@@ -680,7 +685,7 @@ class Memory:
         self._is_warm = True
 
     def scores(self, texts: Sequence[str], *, scope: Scope) -> dict[int, float]:
-        """Score the messages of a session by the words that they share with a question; 0 is left out."""
+        """Score the messages of a session by the words that they share with a question. Scores of 0 are left out."""
         counts: Counter[str] = Counter()
         for text in texts:
             counts.update(terms(text))
@@ -700,7 +705,7 @@ class Memory:
 
     def missing(self) -> tuple[str, ...]:
         """Return what search lacks, in sentences."""
-        if self.store.progress:  # counting what is left would wait for it
+        if self.store.progress:  # counting the rest would wait until all is indexed
             return (self.store.progress,)
         if self.embedder is None:
             return self.choice.reasons
@@ -714,7 +719,7 @@ class Memory:
         return (f"{plural(waiting, 'passage')} {rest}: `holdfast reindex`",)
 
     def stats(self, *, readers: Collection[str] = ()) -> Stats:
-        """Count what memory contains, and list what is missing. `readers` of facts have a model of their own."""
+        """Count what memory contains, and list what is missing. The settings do not name the models of `readers`."""
         from holdfast.memory.learning_state import read_state  # noqa: PLC0415 - see above
 
         embedder_name: str | None = None

@@ -17,8 +17,8 @@ from holdfast.tokens import count_json, count_message, count_messages
 class MeteredModel:
     """A model whose requests are counted, and not made if a limit is reached.
 
-    Its window is so small that no call takes more than the limits allow. With limits it does not ask again by itself
-    after a failure: each attempt would be a request that nobody has counted, and the job is tried again anyway.
+    Its window is so small that no call takes more than the limits allow. With limits it does not retry by itself after
+    a failure: each attempt would be a request that is not counted, and the job is tried again anyway.
 
     Attributes:
         limit: Which limit was reached, as a sentence; empty if none was.

@@ -1,8 +1,8 @@
 """Find the newest statement about what a block quotes, so that an outdated value is not shown alone.
 
 A correction may have no word of the question: "Unleash is no longer used" after "feature flags live in Unleash". So
-passages are searched again, for the words of the best statements that are not in the question. When one statement takes
-the place of another is decided in `holdfast.search.corrections`.
+passages are searched again, for the words of the best statements that are not in the question. Whether one statement
+replaces another is decided in `holdfast.search.corrections`.
 
 `python -m benchmarks corrections` counts the windows with a new value, and with an old one alone: run it before and
 after a change of the figures below.
@@ -33,30 +33,30 @@ from holdfast.search.pack import MIN_EXCERPT_CHARS, Quote
 from holdfast.store.base import FactRow, SearchQuery
 
 _MIN_SHOWN_SEED: Final = 0.3
-"""A passage in the window is about the question if it matches at least this share of what the best passage matches."""
+"""The minimum match of a passage in the window that is about the question, relative to the best passage."""
 _MAX_SHOWN_SEEDS: Final = 2
-"""How many such passages are looked at: the best one is often the question itself."""
+"""How many such passages are compared with later ones. The best one is often the question itself."""
 _MAX_SEEDS: Final = 14
-"""The number of passages that are compared with later ones."""
+"""How many passages are compared with later ones."""
 _MAX_STATEMENTS: Final = 2
-"""The number of sentences of each of them that are compared."""
+"""How many sentences of each of them are compared."""
 _MIN_STATEMENT: Final = 0.5
-"""The share of what the best of these sentences has of the question that another one must have. With it,
-`python -m benchmarks corrections` shows one of the new values more, and the same of the old ones."""
+"""The minimum share of the question in one of these sentences, relative to the best of them. With it,
+`python -m benchmarks corrections` shows one more of the new values, and no more of the old ones."""
 _MAX_SEARCHED: Final = 8
-"""The number of passages, the best ones, whose words are searched for."""
+"""For the words of how many passages, the best ones, later passages are searched."""
 _MAX_SEED_TERMS: Final = 36
-"""With this many terms to search for, no terms of further statements are added."""
+"""Once there are this many terms to search for, no terms of further statements are added."""
 _SEED_DECAY: Final = 0.8
 """The weight of the terms of a quote, relative to those of the better quote before it."""
 _MAX_LATER: Final = 12
-"""The number of passages with such terms that are read."""
+"""How many passages with such terms are read."""
 _MAX_RANKED_LATER: Final = 10
-"""The number of passages that match the question best and are compared as well, if they were read before."""
+"""How many of the passages that match the question best are compared as well, if they were read before."""
 _MAX_FIRST: Final = 4
-"""The number of later statements that are quoted before anything else."""
+"""How many later statements are quoted before anything else."""
 _MAX_CHANGES: Final = 3
-"""A statement with more later ones than this is one of a series."""
+"""A statement with more later ones than this is part of a series."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +65,9 @@ class Newest:
 
     Attributes:
         found: The passages with those statements, ranked to be quoted first.
-        passages: For the place of a passage, the places of those that take its place.
+        passages: For the place of a passage, the places of the passages that replace it.
         facts: The same for the id of a fact.
-        by_facts: The places of the passages that a later fact of the block takes the place of.
+        by_facts: The places of the passages that a later fact of the block replaces.
     """
 
     found: Found
@@ -76,13 +76,13 @@ class Newest:
     by_facts: Collection[int] = ()
 
     def judge_passage(self, place: int, quoted: Collection[int], *, text: str) -> block.Superseded:
-        """Return whether a later statement than that of a passage is a fact of the block, `quoted` or in the window."""
+        """Return how much of a passage is replaced by a fact of the block, a `quoted` passage or one in the window."""
         if place in self.by_facts or self._is_shown(self.passages.get(place, ()), quoted):
             return _measure_superseded(text)
         return "no"
 
     def judge_fact(self, id_: str, quoted: Collection[int], *, text: str) -> block.Superseded:
-        """Return whether a later statement than a fact is `quoted` or in the window."""
+        """Return how much of a fact is replaced by a `quoted` passage or one in the window."""
         if self._is_shown(self.facts.get(id_, ()), quoted):
             return _measure_superseded(text)
         return "no"
@@ -92,36 +92,37 @@ class Newest:
         return any(place in quoted or not eligible[place] for place in later)
 
     def insert(self, quotes: Sequence[Quote], *, room: float, known: Sequence[str], deadline: Deadline) -> list[Quote]:
-        """Quote each later statement before what it takes the place of; the last quotes that do not fit are dropped.
+        """Quote each later statement before the quote that it replaces, and drop quotes from the end until all fit.
 
-        One that takes the place of what only the window or a fact says comes first.
+        A statement that replaces only something in the window or a fact comes first.
         """
         quoter = Quoter(self.found, deadline, excerpt_chars=MIN_EXCERPT_CHARS, is_by_weights=True)
-        left = {quote.passage: quote for quote in quoter.pack(room=room, known=known)}
+        later = {quote.passage: quote for quote in quoter.pack(room=room, known=known)}
         replacing: set[int] = set()
         for quote in quotes:
             replacing.update(self.passages.get(quote.passage, ()))
-        chosen = [left.pop(place) for place in list(left) if place not in replacing]
+        chosen = {place: quote for place, quote in later.items() if place not in replacing}
         for quote in quotes:
             for place in self.passages.get(quote.passage, ()):
-                if place in left:
-                    chosen.append(left.pop(place))
-            # A quote may itself take the place of another one: then its excerpt is the one chosen for that.
-            if quote.passage not in {one.passage for one in chosen}:
-                chosen.append(left.pop(quote.passage, quote))
-        spent = sum(quote.tokens for quote in chosen)
-        while spent > room and len(chosen) > 1:
-            spent -= chosen.pop().tokens
-        return self._leave_out_stale(chosen)
+                if place in later:
+                    chosen.setdefault(place, later[place])
+            # A quote may itself replace another one. Then its excerpt is the one that was chosen for that.
+            chosen.setdefault(quote.passage, later.get(quote.passage, quote))
+        kept = list(chosen.values())
+        spent = sum(quote.tokens for quote in kept)
+        while spent > room and len(kept) > 1:
+            spent -= kept.pop().tokens
+        return self._leave_out_stale(kept)
 
     def _leave_out_stale(self, quotes: Sequence[Quote]) -> list[Quote]:
-        """Leave out the quotes that later statements take the place of, if none of those is quoted or in the window."""
+        """Leave out quotes that later statements replace, if none of these is quoted or in the window."""
         quoted = {quote.passage for quote in quotes}
-        left: list[Quote] = []
+        kept: list[Quote] = []
         for quote in quotes:
-            if not self.passages.get(quote.passage) or self.judge_passage(quote.passage, quoted, text="") != "no":
-                left.append(quote)
-        return left
+            is_replaced = bool(self.passages.get(quote.passage))
+            if not is_replaced or self.judge_passage(quote.passage, quoted, text="") != "no":
+                kept.append(quote)
+        return kept
 
 
 def _measure_superseded(text: str) -> block.Superseded:
@@ -142,11 +143,11 @@ def find_newest(
     hidden: Collection[int],
     can_search: bool = True,
 ) -> Newest:
-    """Find the statements that take the place of what is quoted, or of what the window or its instructions say.
+    """Find the statements that replace what is quoted, or what the window or its instructions say.
 
     Args:
         found: The passages of the question.
-        quotes: Those that are quoted.
+        quotes: The quotes of them in the block.
         facts: The facts in the block.
         past: All versions of all facts.
         instructed: What the system prompt says about the question.
@@ -154,7 +155,7 @@ def find_newest(
         can_search: Whether there is time for a second search; if not, the passages that were read are compared.
     """
     candidates = found.candidates
-    # Statements of people alone are compared: another number in the output of a tool corrects nothing.
+    # Only statements of people are compared: another number in the output of a tool corrects nothing.
     is_open = candidates.human & ~np.isin(candidates.messages, list(hidden))
 
     # The statements that may be outdated, and the texts that may say so.
@@ -165,25 +166,25 @@ def find_newest(
     if can_search:
         searched = [some[0] for some in statements.values()][:_MAX_SEARCHED]
         again = _search_again(found, searched, is_open=is_open, since=oldest)
-    if can_search and instructed:  # a search of their own: weak quotes, of which there may be many, have other words
+    if can_search and instructed:  # a separate search, because many weak quotes may bring many other words
         again = again.join(_search_again(found, instructed, is_open=is_open, since=0))
     found.read(again.places)
     best = found.ranking.order[:_MAX_RANKED_LATER].tolist()
     rarity = Rarity.of({**candidates.rarity, **again.rarity})
     later = _LaterTexts.read(found, [*texts, *again.places, *best], is_open=is_open, rarity=rarity)
 
-    # For each of them what takes its place: later passages, facts of the block, and successors of facts.
+    # What replaces each of them: later passages, facts of the block, and successors of facts.
     passages: dict[int, list[int]] = {}
     replaced: list[Statement] = []
     for place, some in statements.items():
         moment = (int(candidates.times[place]), place)
-        every: dict[int, None] = {}  # each place once, in order
+        replacing: dict[int, None] = {}  # each place once, in order
         for statement in some:
             places = later.find(statement, after=moment, speaker=found.texts[place].speaker)
             if places:
-                every.update(dict.fromkeys(places))
+                replacing.update(dict.fromkeys(places))
                 replaced.append(statement)
-        passages[place] = list(every)
+        passages[place] = list(replacing)
     passages = _leave_out_series(passages)
     by_facts: set[int] = set()
     for place, some in statements.items():
@@ -200,17 +201,17 @@ def find_newest(
             of_facts[hit.fact.id] = later.find(statement, after=moment)
             if of_facts[hit.fact.id]:
                 replaced.append(statement)
-    # The instructions have no time: whatever a person says counts as later. They are not marked, so that what may be
-    # about something else does little harm.
+    # The instructions have no time, so everything that a person says counts as later. They are not marked as outdated:
+    # a statement that is about something else does little harm then.
     of_instructions = [later.find(statement, after=(-1, -1), needs_subject=False) for statement in instructed]
 
-    # Rank what takes the place of something, so that it is quoted first.
+    # Rank the statements that replace something, so that they are quoted first.
     first_places = dict.fromkeys(chain(*of_instructions, *passages.values(), *of_facts.values()))
     order = [place for place in first_places if candidates.eligible[place]][:_MAX_FIRST]
     scores = found.ranking.scores.copy()
     scores[order] = max(1.0, float(scores.max(initial=0)))
     ranking = replace(found.ranking, order=np.array(order, np.int64), scores=scores)
-    # The excerpt of a later statement is chosen by the words of those that it takes the place of.
+    # The excerpt of a later statement is chosen by the words of the statements that it replaces.
     terms = _find_answer_terms([*replaced, *instructed], asked=found.weights)
     first = replace(found, ranking=ranking, quote_weights={**found.quote_weights, **terms})
     return Newest(found=first, passages=passages, facts=of_facts, by_facts=by_facts)
@@ -243,10 +244,10 @@ def _measure_match(candidates: Candidates) -> Floats:
 
 
 def _choose_statements(seeds: Mapping[int, str], weights: Mapping[str, float]) -> dict[int, list[Statement]]:
-    """Return the sentences of each text that state something, by place; those that have most of the question first.
+    """Return the sentences of each text that state something, by place; those with most of the question first.
 
-    Those with much less of it than the best one are about something else: what was said about that later answers
-    nothing, and would take the room of the answer.
+    Sentences with much less of it than the best one are about something else. Later statements about that would not
+    answer the question, but take the room of the answer.
     """
     statements: dict[int, list[Statement]] = {}
     for place, text in seeds.items():
@@ -268,7 +269,7 @@ def _find_past_facts(
     for message, words, successor in find_replaced(past, messages=messages):
         for place, text in texts.items():
             if numbers[place] == message and words in text:
-                later = [one for one in successor.evidence if one > message]
+                later = [number for number in successor.evidence if number > message]
                 yield place, np.flatnonzero(np.isin(numbers, later) & found.candidates.human).tolist()
 
 
@@ -296,7 +297,7 @@ def _search_again(found: Found, statements: Iterable[Statement], *, is_open: Boo
         found: The first search.
         statements: The statements, best first.
         is_open: Which passages of the first search may be quoted, or are in the window.
-        since: The time of the oldest statement; earlier passages take the place of none.
+        since: The time of the oldest statement; earlier passages replace none of them.
     """
     query = found.query
     candidates = found.candidates
@@ -311,16 +312,16 @@ def _search_again(found: Found, statements: Iterable[Statement], *, is_open: Boo
 
 
 def _find_answer_terms(statements: Iterable[Statement], *, asked: Collection[str]) -> dict[str, float]:
-    """Weigh the terms of statements that are not in the question; those of the best statement count most.
+    """Weigh the terms of statements that are not in the question. The terms of the best statement count most.
 
-    The only such term of a statement counts as much as all of another: it may be the only one in the correction.
+    If a statement has only one such term, it counts as much as all of another's: the correction may have no other.
     """
     found: dict[str, float] = {}
     weight = 1.0
     for statement in statements:
         if len(found) >= _MAX_SEED_TERMS:
             break
-        # Sorted, because a set has another order in every process, and the order decides between equal scores.
+        # Sorted, because the order of a set differs between processes, and the order decides between equal scores.
         new = [term for term in sorted(statement.terms) if term not in asked]
         for term in new:
             found[term] = max(found.get(term, 0.0), weight / math.sqrt(len(new)))
@@ -356,7 +357,7 @@ class _LaterTexts:
         speaker: str | None = None,
         needs_subject: bool = True,
     ) -> list[int]:
-        """Find the texts that take the place of a statement, said after a moment: a time and a place."""
+        """Find the texts that replace a statement and were written after a moment: a time and a place."""
         earlier = Earlier.read(statement, self.rarity, asked=self.found.weights, needs_subject=needs_subject)
         weights: dict[int, float] = {}
         for term, weight in earlier.weights.items():
@@ -364,10 +365,9 @@ class _LaterTexts:
                 weights[place] = weights.get(place, 0.0) + weight
         times = self.found.candidates.times
         places: list[int] = []
-        least = earlier.min_weight
         for place, weight in weights.items():
-            # The cheap tests first. Of messages with the same time, the order in the archive decides.
-            if weight < least or (int(times[place]), place) <= after:
+            # The cheap tests first. If two messages have the same time, their order in the archive decides.
+            if weight < earlier.min_weight or (int(times[place]), place) <= after:
                 continue
             if speaker is not None and self.found.texts[place].speaker != speaker:
                 continue
@@ -376,7 +376,7 @@ class _LaterTexts:
         return places
 
     def are_replaced(self, statements: Iterable[Statement], place: int, *, facts: Sequence[FactHit]) -> bool:
-        """Return whether one of the facts was learned after the statements of a passage, and takes the place of one."""
+        """Return whether a fact that was learned after a passage replaces one of its statements."""
         time = int(self.found.candidates.times[place])
         later = [Later.read(hit.fact.content) for hit in facts if hit.fact.time > time]
         if not later:
@@ -389,7 +389,7 @@ class _LaterTexts:
 
 
 def _leave_out_series(passages: Mapping[int, list[int]]) -> dict[int, list[int]]:
-    """Leave out statements with many later ones: sentences that differ in a number, such as in a log, are a series."""
+    """Leave out statements with many later ones: sentences that differ only in a number are a series, as in a log."""
     series: set[int] = set()
     for place, later in passages.items():
         if len(later) > _MAX_CHANGES:

@@ -23,17 +23,17 @@ from holdfast.store.base import Across, FactRow, Scope, Store
 from holdfast.tokens import TokenCounter, count_text
 
 MAX_STANDING: Final = 8
-"""The most lines of decisions and preferences."""
+"""The maximum lines of decisions and preferences."""
 MAX_TASKS: Final = 6
-"""The most lines of open tasks."""
+"""The maximum lines of open tasks."""
 MAX_SESSIONS: Final = 8
-"""The most lines of sessions."""
+"""The maximum lines of sessions."""
 MIN_LINE_TOKENS: Final = 12
-"""With less room than this, no further line is tried."""
+"""The minimum tokens left to try another line."""
 MAX_CACHED: Final = 2**14
-"""The facts that are known to be instructions or not: more than most memories have."""
+"""For how many facts it is cached whether they are instructions: more than most memories have."""
 MAX_FACT_CHARS: Final = 300
-"""Longer facts are left to recall: a fact is never shortened, so that it can be found if it is forgotten."""
+"""Longer facts are left to recall. A fact is never shortened, so that its line is found if the fact is forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +45,8 @@ class Overview:
         tokens: Its tokens.
         facts: The ids of the facts in it.
         sessions: The sessions in it, the newest first.
-        messages: The archived messages that it rests on.
-        needed: If there is something to say but the cap is too small, the tokens of the smallest overview.
+        messages: The archived messages that it is based on.
+        needed: If the cap is too small for any line, the tokens of the smallest overview; otherwise 0.
     """
 
     text: str = ""
@@ -73,13 +73,13 @@ def make_overview(
     """Make the overview of a project for one of its sessions, of at most `cap` tokens.
 
     Decisions, tasks and sessions take turns, so that each section has its most important lines. A fact that does not
-    fit is left out, and shorter ones after it may still fit. Sessions end with the first that does not fit: the last
-    ones are listed without a gap.
+    fit is left out, and shorter ones after it may still fit. No session follows one that does not fit, so that the last
+    sessions are listed without a gap.
 
     Args:
         store: The store.
         scope: The session that gets it.
-        cap: The most tokens.
+        cap: The maximum tokens.
         marks: The keys that it is signed with.
         across: Whose facts and sessions are included.
         has_sessions: Whether other sessions are listed.
@@ -191,9 +191,9 @@ def list_last_sessions(
     limit: int,
     outdated: Mapping[int, Sequence[str]] = MappingProxyType({}),
 ) -> Iterator[SessionLine]:
-    """List the last sessions that are worth a line, the newest first, by default without the one that asks.
+    """List the last sessions that are worth a line, newest first, by default without the one that asks.
 
-    `outdated` has what messages say that no longer holds: no session is named after it.
+    `outdated` has, by message, words that no longer hold. No session is named by them.
     """
     # Some may be empty: a session of one greeting, or one that is excluded from recall.
     spans = store.read_sessions(scope, across=across, limit=2 * limit + 1)
@@ -215,10 +215,10 @@ def list_last_sessions(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingFacts:
-    """The facts of an overview: what holds, and what is still to do; the most important first.
+    """The facts of an overview: what holds, and what is still to do, the most important first.
 
-    `notes` has, by id, what is said about a fact that another one contradicts; `outdated` has, by message, words that
-    no longer hold.
+    `notes` has, by id, the note on a fact that another one contradicts; `outdated` has, by message, words that no
+    longer hold.
     """
 
     standing: tuple[FactRow, ...] = ()
@@ -232,8 +232,8 @@ def choose_facts(
 ) -> StandingFacts:
     """Choose the facts of an overview.
 
-    What holds are pinned facts, instructions and preferences, then other decisions; of each kind the newest first. What
-    is still to do are tasks that no later word says are done.
+    Pinned facts, instructions and preferences come first, then other decisions, each newest first. Tasks are listed
+    unless they are done.
     """
     hidden = read_exclusions(store, scope, across=across)
     versions = facts.load(store, scope, across=across)
@@ -274,7 +274,7 @@ def _is_instruction(content: str) -> bool:
 
 
 def _keep_newest(rows: Iterable[FactRow]) -> list[FactRow]:
-    """Keep the newest fact of each subject and property. A fact without a property stands for itself."""
+    """Keep the newest fact of each subject and property, and every fact without a property."""
     newest: dict[tuple[str, str, str], FactRow] = {}
     for row in rows:
         key = (row.subject.casefold(), row.slot, "")

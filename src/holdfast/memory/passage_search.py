@@ -40,41 +40,41 @@ from holdfast.store.base import PassageText, SearchQuery, Select, Store
 from holdfast.text import is_unsegmented
 
 ANSWER_REACH: Final = 3
-"""The number of passages after a question among which its answer is looked for."""
+"""How many passages after a question are searched for its answer."""
 MAX_LEADS: Final = 6
-"""The number of best passages by words alone that come first."""
+"""How many of the best passages by words alone come first."""
 _MAX_BY_WORDS: Final = 10
-"""The number of passages that are ranked by words alone."""
+"""How many passages are ranked by words alone."""
 _FEW: Final = 4
-"""The number of candidates that are looked at if there is little time."""
+"""How many of the best candidates are kept if there is little time."""
 _MAX_TIME: Final = 32_503_680_000_000
 """The year 3000, in Unix milliseconds."""
 _DAY: Final = 86_400_000
 _MIN_EMBEDDED: Final = 0.6
 """The share of windows that must have a vector; with fewer, windows without one would rank too low."""
 _MAX_UNEMBEDDED: Final = 200
-"""With no more windows than this without a vector, vectors are used: one batch of embedding."""
+"""Vectors are used anyway if fewer windows than this have none: they are one batch of embedding."""
 _MAX_VARIED: Final = 50
-"""The number of passages that are reordered for variety."""
+"""How many passages are reordered for variety."""
 _RELATED_SHARE: Final = 0.5
 """How much a related word counts, times its own share, when the sentences of an excerpt are chosen."""
 _ALL: Final = 0.99
-"""From this share on, a passage has all words of a question."""
+"""A passage with more than this share of a question has all words of it."""
 _FEW_WORDS: Final = 2
-"""So few words may be anywhere in a passage; more have to be in one window."""
+"""Up to this many words of a question may be anywhere in a passage. More have to be in one window."""
 _MIN_SUBJECT: Final = 0.6
-"""The share of a subject that a passage must have (`python -m benchmarks broad`)."""
+"""The share of a subject that a passage must contain (`python -m benchmarks broad`)."""
 _NEIGHBOUR_LOSS: Final = 0.15
-"""What a neighbour scores less for each step that it is away."""
+"""How much less a neighbour scores for each step that it is away."""
 _MAX_RANKED: Final = 400
-"""The number of passages that are ranked."""
+"""How many passages are ranked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
     """A passage that matches the question, and why. `text` is all of it (`is_whole`), or what a block quotes of it.
 
-    `superseded` tells whether a later statement replaces it; `replaced_by` has the messages in the block that do.
+    `superseded` says whether a later statement replaces it; `replaced_by` has the messages in the block that do.
     """
 
     message: int
@@ -97,9 +97,9 @@ class Found:
         store, query: What was searched, and for what.
         signals, ranking: What the passages were ranked by, and their order.
         weights: The weights of the terms of the question.
-        quote_weights: The same with related words: the sentences of an excerpt are chosen by them.
+        quote_weights: The same with related words, by which the sentences of an excerpt are chosen.
         texts: The passages read so far, by place.
-        warnings: What the search had to do without.
+        warnings: What the search lacked.
     """
 
     store: Store
@@ -135,16 +135,16 @@ class Found:
 def search(store: Store, query: RecallQuery, *, embedder: Embedder | None = None, limit: int = 10) -> list[Hit]:
     """Find the passages that match a question best, best first, whole.
 
-    Passages that have nothing to do with the question are left out. With vectors, the best passages by words that have
-    every word of the question in one place come first. Scores are absolute: the best one is the share of the question
-    that it has, or its cosine.
+    Passages that do not match the question are left out. With vectors, the best passages by words that have every word
+    of the question in one place come first. Scores are absolute: the best one is the share of the question that the
+    passage contains, or its cosine.
     """
     found = find_passages(store, query, embedder, Deadlines.start(None, timer=time.thread_time))
     scores = found.ranking.scores.copy()
     best: list[int] = found.ranking.order.tolist()
     if found.candidates.cosine is not None:
-        # With vectors, a passage with the exact identifier stood behind others that only sound like the question: at
-        # place 40 of 60 in one search.
+        # With vectors alone, a passage with the exact identifier ranks below others that only sound like the question:
+        # at place 40 of 60 in one search.
         leads = found.by_words.ranking.order[:MAX_LEADS]
         share = found.candidates.together
         if len(found.weights) <= _FEW_WORDS:
@@ -188,9 +188,9 @@ def make_hits(
 
 
 def find_passages(store: Store, query: RecallQuery, embedder: Embedder | None, deadlines: Deadlines) -> Found:
-    """Search for the texts of a query, and rank what is found.
+    """Search for the texts of a query, and rank the passages.
 
-    What does not answer in time is left out with a warning: first the vectors, then all but the best passages.
+    If there is too little time, the vectors are left out with a warning, then all but the best passages.
     """
     if query.is_broad:
         weights = weigh_subject(query.texts[-1])
@@ -231,7 +231,7 @@ def find_passages(store: Store, query: RecallQuery, embedder: Embedder | None, d
     deadlines.end.check()
     is_asking = asks_something(last)
     reference = 0.0
-    if is_asking:  # a statement is about something known by nature: only of a question it says what is wanted
+    if is_asking:  # every statement refers to something known; only for a question it means that memory is wanted
         reference = measure_reference(last)
     signals = Signals(
         candidates=candidates,
@@ -339,7 +339,7 @@ def _read_passages(
 
 
 def _order_times(candidates: Candidates, *, now: int | None) -> Ints:
-    """Return the times of passages. One in the future is not later than what follows it in its session.
+    """Return the times of passages. A time in the future becomes that of the next passage of its session.
 
     The clock of a client may be wrong. Other times stay: the parts of a session may have been imported in any order.
     """
@@ -355,7 +355,7 @@ def _order_times(candidates: Candidates, *, now: int | None) -> Ints:
 
 
 def _drop_sparse_vectors(candidates: Candidates) -> tuple[Candidates, str]:
-    """Drop the vectors while most passages have none of this model yet, with a note that says so."""
+    """Drop the vectors as long as most passages have none of this model, and return a note that says so."""
     if candidates.cosine is None:
         return candidates, ""
     windows = candidates.total_windows

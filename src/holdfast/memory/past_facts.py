@@ -52,7 +52,7 @@ def find_held(rows: Sequence[FactRow], question: str, *, past: Past, limit: int)
     lines: dict[str, list[FactRow]] = defaultdict(list)
     for row in versions:
         lines[find_last(latest[row.id], latest).id].append(row)
-    # A version that is over is not shown for being pinned.
+    # A version that no longer holds is not shown just because it is pinned.
     matches = find([replace(row, pinned=False) for row in versions], remove_periods(question), limit=4 * limit)
     found: dict[FactRow, FactHit] = {}
     for match in matches:

@@ -25,7 +25,7 @@ _MIN_TERMS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """The content that a window already shows: a block does not repeat it.
+    """The content that a window already shows, which a block does not repeat.
 
     Attributes:
         messages: Archived messages that the window contains.
@@ -68,8 +68,8 @@ class RecallQuery:
         is_broad: Whether the question asks for everything about a subject, which is the only text.
         sessions: The past sessions that the question asks for; `recall` finds them.
         more_sessions: How many earlier sessions of the same time are not among them.
-        no_sessions: What is said if there are none at that time.
-        is_listing: Whether the question asks for nothing but those sessions.
+        no_sessions: The line in the block if there are none at that time.
+        is_listing: Whether the question asks only for those sessions.
     """
 
     texts: Sequence[str]
@@ -120,7 +120,7 @@ def build_query(
     facts: Sequence[FactRow] = (),
     max_facts: int | None = None,
 ) -> RecallQuery:
-    """Make a query from the settings; what a channel put around the texts is removed.
+    """Make a query from the settings. Text that a channel added around the texts is removed.
 
     `cap`, `across` and `max_facts` override the settings. An `automatic` query, which the user did not ask for, has a
     deadline.
@@ -139,7 +139,7 @@ def build_query(
             own = text
         words.append(own)
     seconds: float | None = None
-    if automatic:  # a request waits for it; who asks for a recall wants all of it
+    if automatic:  # a request waits for it, while a user who asks for a recall waits for all of it
         seconds = recall.deadline_ms / 1000
     return RecallQuery(
         texts=tuple(words),
@@ -187,8 +187,8 @@ def order_of(settings: Settings) -> Order:
 def select_texts(messages: Iterable[str], *, max_texts: int) -> tuple[str, ...]:
     """Select the texts of a query, newest last: the newest message, and earlier ones while there are too few terms.
 
-    `messages` come newest first, without channel envelopes. Those without words are skipped and do not count; a picture
-    after a text selects that text. `max_texts` is `recall.query_messages`.
+    `messages` come newest first, without channel envelopes. Messages without words are skipped and do not count, so a
+    picture after a text selects that text. `max_texts` is `recall.query_messages`.
     """
     texts: list[str] = []
     count = 0
@@ -208,7 +208,7 @@ def asks_nothing(text: str) -> bool:
 
 
 _MAX_COMMAND: Final = 100
-"""A message with more characters says more than a command."""
+"""A message with more characters is more than a command."""
 _NO_LETTERS: Final = re.compile(r"[\W_]+")
 
 
@@ -227,8 +227,8 @@ def _is_command(text: str) -> bool:
 def asks_something(text: str) -> bool:
     """Return whether a message asks or requests something, so that memory may have the answer.
 
-    One that only states something does not. `signals.is_question` is about a single sentence that may become a fact: it
-    takes a request ("remember that …") for a statement.
+    A message that only states something does not. `signals.is_question` is about a single sentence that may become a
+    fact: for it, a request ("remember that …") is a statement.
     """
     return compile_once(load("questions")["asks"], re.IGNORECASE | re.VERBOSE).search(unwrap(text)) is not None
 
@@ -260,7 +260,7 @@ _REFERENCES: Final = ((_WE, 0.4), (_PAST, 0.3), (_DEFINITE, 0.2))
 """How much each of them adds. The weights were chosen with `python -m benchmarks other-words` and `recall`, by leaving
 out each data set once (docs/benchmarks.md)."""
 _MAX_REFERENCE: Final = 0.6
-"""The most that they add together."""
+"""The maximum that they add together."""
 
 
 def measure_reference(text: str) -> float:
@@ -287,7 +287,7 @@ def count_words(weights: Mapping[str, float]) -> float:
 _EARLIER: Final = 0.5
 """The weight of a text relative to that of the text after it."""
 _KANA: Final = re.compile(r"[\u3040-\u309f]+")
-"""Hiragana alone: particles and endings, and a few words."""
+"""A term of hiragana alone: particles and endings, and a few words."""
 _KANA_WEIGHT: Final = 0.3
 """The weight of such a term."""
 _SIGNS: Final = "的了是在和有我你他她它们这那吗呢吧啊与及或也都就而被把从对为以之其于并等个什么哪谁怎几何誰"
@@ -308,8 +308,8 @@ _KINDS: Final = "app application component library module package part program p
 def weigh_terms(texts: Sequence[str]) -> dict[str, float]:
     """Weigh the terms of a query, newest text last; earlier texts and words without content weigh less.
 
-    English stop words are not terms. A question that has only words without content keeps their full weights. However
-    long an earlier text is, it does not weigh more than the newest one.
+    English stop words are not terms. If a question has only words without content, they keep their full weights. An
+    earlier text never weighs more than the newest one, however long it is.
     """
     found: dict[str, float] = {}
     newest_count = 0
@@ -335,14 +335,14 @@ def weigh_terms(texts: Sequence[str]) -> dict[str, float]:
 
 
 _KIND_WEIGHT: Final = 0.25
-"""How much a word for the kind of a subject counts. With its full weight, 4 of 10 statements were found that say only
-"billing" (`python -m benchmarks broad`)."""
+"""How much a word for the kind of a subject counts. With its full weight, only 4 of 10 statements were found that say
+"billing" instead of "billing service" (`python -m benchmarks broad`)."""
 
 
 def weigh_subject(subject: str) -> dict[str, float]:
-    """Weigh the terms of a subject of which everything is asked for; a word for its kind weighs less.
+    """Weigh the terms of a subject that a question asks everything about. A word for its kind weighs less.
 
-    Of "the billing service" some say only "billing".
+    Some people call "the billing service" only "billing".
     """
     weighed = weigh_terms((subject,))
     for term in _kind_terms().intersection(weighed):

@@ -1,6 +1,6 @@
 """Quote the passages of a ranking within a number of tokens: the best by words alone first, then those that rank best.
 
-What is quoted of a passage, and what repeats another quote, is decided in `holdfast.search.pack`.
+`holdfast.search.pack` decides which part of a passage is quoted, and whether it repeats another quote.
 """
 
 from __future__ import annotations
@@ -36,32 +36,32 @@ from holdfast.text import terms
 from holdfast.tokens import measure_text
 
 _AGENT_LEAD_TOKENS: Final = 300
-"""The least room for the best passages by words alone, which get a quarter of all room, in the session of an agent:
-names and numbers decide there. It is enough for one of them."""
+"""The minimum room for the best passages by words alone, which get a quarter of all room, in the session of an agent,
+in which names and numbers decide. It is enough for one of them."""
 _CHAT_LEAD_TOKENS: Final = 100
-"""The least room for them in a chat, where vectors find as much (`python -m benchmarks recall --cap 500`)."""
+"""The minimum room for them in a chat, in which vectors find as much (`python -m benchmarks recall --cap 500`)."""
 _FIRST_LEAD_TOKENS: Final = 600
 """The room for the very best passage by words alone."""
 _SMALL_ROOM: Final = 700
-"""In a block of a chat with less room than this, the best passages get no longer excerpts than the others."""
+"""In a chat, the best passages get longer excerpts than the others only if the block has at least this room."""
 _CHAT_MIN_SCORE: Final = 0.3
-"""The score, relative to the best passage, below which passages of a chat are quoted only in a small block. In sessions
-of agents there is no such limit: their passages are longer, and their scores closer to each other
+"""Passages of a chat with a lower score, relative to the best passage, are only quoted in a small block. There is no
+such limit in sessions of agents, whose passages are longer and have scores closer to each other
 (`python -m benchmarks recall`, `other-words`)."""
 _MAX_WEAK_TOKENS: Final = 500
-"""The size up to which such passages are quoted."""
+"""The maximum size of a block in which such passages are quoted."""
 _BATCH: Final = 32
-"""The number of passages whose windows are scored at once."""
+"""How many passages have their windows scored at once."""
 _MORE: Final = 8
-"""The number of passages that are read at once if more are needed than was likely."""
+"""How many passages are read at once if more are needed than was likely."""
 _MAX_QUESTIONS: Final = 10
-"""The number of best passages that are looked at as questions."""
+"""How many of the best passages may be questions whose answers are looked for."""
 _MAX_ANSWER_CHARS: Final = 100
-"""A longer answer has words of its own to be found by."""
+"""The maximum characters of such an answer. A longer one has words by which it is found."""
 _MAX_QUESTION_CHARS: Final = 300
-"""A longer passage does not only ask."""
+"""The maximum characters of a passage that only asks."""
 _MAX_NEW_SHARE: Final = 0.34
-"""A question with no more words than this share that are not in the question of the recall is the same question."""
+"""The maximum share of new words in a question that is the same as that of the recall."""
 _QUESTION: Final = re.compile("[?？]")
 _ONE: Final = np.ones(1, np.float32)
 
@@ -76,8 +76,8 @@ def quote_best(found: Found, *, room: float, known: Sequence[str], deadline: Dea
     excerpt_chars = MAX_EXCERPT_CHARS
     if room < _SMALL_ROOM:
         excerpt_chars = round(_interpolate(MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, chat))
-    # Four passes, each after the quotes of those before it. The very best passage by words has room of its own, because
-    # it may be long; the next ones share theirs.
+    # Four passes, each of which adds to the quotes of the passes before it. The very best passage by words has its own
+    # room, because it may be long. The next ones share theirs.
     leads = Quoter(found.by_words, deadline, excerpt_chars=excerpt_chars, best=1)
     quotes = leads.pack(room=min(room, max(_FIRST_LEAD_TOKENS, 2 * lead_room)), known=known, limit=1)
     quotes = leads.pack(room=lead_room, known=known, after=quotes, limit=MAX_LEADS)
@@ -137,7 +137,7 @@ class Quoter:
         if best is None:
             best = recipe.best
         self._best = frozenset(places[:best])
-        # A passage that has most of the question in one window is worth its tokens, whatever others score.
+        # A passage with most of the question in one window is worth its tokens, whatever the scores of others.
         scores = np.maximum(worth, found.candidates.together[order] ** 2).tolist()
         self._values: dict[int, float] = dict(zip(places, scores, strict=True))
         if min_score and self._is_adaptive:
@@ -159,7 +159,7 @@ class Quoter:
         """Quote what fits into `room` tokens; see `holdfast.search.pack.pack`."""
         sizes = self._found.candidates.sizes[self._order].tolist()
         order = list(zip(self._order, sizes, self._values.values(), strict=True))
-        if limit is not None and order:  # of the best, that with most of the question in one place comes first
+        if limit is not None and order:  # the passage with most of the question in one window comes first
             lead = int(self._found.candidates.together[self._order].argmax())
             self._lead = self._order[lead]
             order.insert(0, order.pop(lead))
@@ -177,7 +177,7 @@ class Quoter:
         )
 
     def _find_questions(self) -> set[int]:
-        """Find the best passages that a short answer may follow: what a person asked, and what an agent called."""
+        """Find the best passages that a short answer may follow: questions of a person, and calls of an agent."""
         best = list(islice(self._values, _MAX_QUESTIONS))
         self._found.read(best)
         questions: set[int] = set()
@@ -191,7 +191,7 @@ class Quoter:
         return questions
 
     def _read(self, place: int) -> Quotable | None:
-        """Read a passage, the first time with all that will likely be read; None if it no longer exists."""
+        """Read a passage; None if it no longer exists. The first call also reads the passages that will follow."""
         candidates = self._found.candidates
         texts = self._found.texts
         start = self._ranks[place]
@@ -205,7 +205,7 @@ class Quoter:
         passage = texts.get(place)
         if passage is None:
             return None
-        # The same question, asked before, would take the room of its answer.
+        # If the same question was asked before, quoting that would take the room of the answer.
         if candidates.human[place] and _repeats_question(passage.text, self._found.weights):
             return None
         if self._is_by_weights:
@@ -233,7 +233,7 @@ class Quoter:
 
 
 def _repeats_question(text: str, weights: Mapping[str, float]) -> bool:
-    """Return whether a text only asks what the question of the recall asks: it has no answer."""
+    """Return whether a text only asks the question of the recall, and so does not answer it."""
     if len(text) > _MAX_QUESTION_CHARS or not text.rstrip().endswith(("?", "？")):
         return False
     if not all(sentence.endswith(("?", "？")) for sentence in sentences(text)):

@@ -53,16 +53,16 @@ ALL_HERE_IN_WINDOW: Final = (
 )
 _TOO_WEAK: Final = 'a weak match was left out, because recall.eagerness is "shy"'
 _SURE_ALONE: Final = 1.2
-"""The confidence from which on a message says enough by itself (`python -m benchmarks followups`)."""
+"""The confidence at which a message needs no earlier messages (`python -m benchmarks followups`)."""
 _BROAD_VARIETY: Final = 0.3
-"""The weight of relevance against variety for a question that asks for all there is on a subject
+"""The weight of relevance against variety for a question that asks for everything about a subject
 (`python -m benchmarks broad`)."""
 _CORRECTION_TOKENS: Final = 250
 """The room for corrections of the system prompt if no passage matches the question."""
 _MAX_COMPARED: Final = 8
-"""The best matches that are read to tell whether one is in the window."""
+"""How many of the best matches are read to find out whether one is in the window."""
 MAX_MISSED: Final = 5
-"""The best passages outside the block that are listed with it."""
+"""How many of the best passages outside the block are listed with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +85,13 @@ class Recall:
         hits: The passages in it, oldest first.
         sessions: The past sessions in it, if the question asks for some; oldest first.
         sessions_note: The line after them: how many more there are, or that there are none.
-        confidence: How sure it is that memory has to do with the question, which decides the size of the block.
+        confidence: How sure it is that memory matches the question, which decides the size of the block.
         reason: Why there is no block.
-        warnings: What the search had to do without, such as vectors.
+        warnings: What the search lacked, such as vectors.
         texts: How many texts of the question were searched for, the newest ones; 0 if nothing was searched.
-        size: The most tokens that the block may have by its confidence; 0 if no passage is relevant.
-        cap: The most tokens that any block may have.
-        missed: The best passages that match the question and are not in the block, best first.
+        size: The maximum tokens of the block at its confidence; 0 if no passage is relevant.
+        cap: The maximum tokens of any block.
+        missed: The best passages that match the question but are not in the block, best first.
     """
 
     block: str = ""
@@ -110,7 +110,7 @@ class Recall:
 
     @property
     def match(self) -> str:
-        """What was found for the question, in words: why there is a block. It quotes nothing that may be forgotten."""
+        """Why there is a block: what was found for the question. It quotes nothing that may be forgotten."""
         if not self.block:
             return ""
         passages = [hit for hit in self.hits if hit.score > 0]  # others are quoted because they are next to one
@@ -136,7 +136,7 @@ class Recall:
 
     @property
     def whole_passages(self) -> list[int]:
-        """The passages that the block quotes whole; more of the others may be asked for."""
+        """The passages that the block quotes whole. More of the others may be recalled later."""
         return [hit.passage for hit in self.hits if hit.is_whole]
 
 
@@ -150,8 +150,8 @@ def recall(
 ) -> Recall:
     """Make the block for a question, signed with the keys of the store.
 
-    `timer` returns the seconds of work. By default it is the processor time of the thread: how busy the machine is does
-    not decide what is recalled.
+    `timer` returns the seconds of work. By default that is the processor time of the thread, so that the load of the
+    machine does not decide what is recalled.
     """
     if not is_searchable(query.texts):
         return Recall(reason=NO_WORDS)
@@ -161,11 +161,11 @@ def recall(
         return Recall(reason="the message asks nothing")
     query = add_sessions(store, query)
     subject = ""
-    # The other two formulas are those of the seeds, and stay as they are: nothing is added to them.
+    # The other two formulas are those of the original plugins. Nothing is added to them.
     if query.order.fusion == "recipe" and not query.sessions and not query.is_listing:
         subject = find_subject(query.texts[-1])
     if subject:
-        # Of many passages about it, those come first that differ from each other.
+        # There may be many passages about it. Those that differ from each other come first.
         query = replace(query, texts=(subject,), is_broad=True, order=replace(query.order, variety=_BROAD_VARIETY))
     deadlines = Deadlines.start(query.seconds, timer=timer)
     try:
@@ -178,7 +178,7 @@ def recall(
 def is_searchable(texts: Sequence[str]) -> bool:
     """Return whether the texts of a question have anything to search for.
 
-    A picture has no text. But messages without words are skipped (`select_texts`): after an earlier text of the user, a
+    A picture has no text, but messages without words are skipped (`select_texts`). So after a text of the user, a
     picture recalls for that text again.
     """
     return any(text.strip() for text in texts)
@@ -186,7 +186,7 @@ def is_searchable(texts: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """A recall, with what it reads only once.
+    """What the recalls for one question have in common, read once.
 
     Attributes:
         store: The store.
@@ -194,7 +194,7 @@ class _Request:
         embedder: The embedder; None to search by words alone.
         deadlines: When to leave something out.
         hidden: What is never recalled.
-        facts: Every version of every other fact.
+        facts: Every version of every fact that may be recalled.
         has_passages: Whether there is a passage that the window does not show.
     """
 
@@ -210,8 +210,8 @@ class _Request:
 def _recall_with_context(
     store: Store, query: RecallQuery, *, marks: Marks, embedder: Embedder | None, deadlines: Deadlines
 ) -> Recall:
-    """Recall for the newest message; if it says too little ("and for staging?"), with those before it."""
-    across: Across = True  # facts are those of the agent in any case
+    """Recall for the newest message; if it says too little ("and for staging?"), also for those before it."""
+    across: Across = True  # facts of the agent's other sessions are included in any case
     if query.across:  # an operator may read across projects and agents too
         across = query.across
     hidden = read_exclusions(store, query.scope, across=across)
@@ -221,7 +221,7 @@ def _recall_with_context(
         shown=replace(query.shown, messages={*query.shown.messages, *hidden.messages}),
         facts=[fact for fact in query.facts if fact.id not in hidden.facts],
     )
-    has_passages = True  # a person who asks for a recall is told what matches best, in the window or not
+    has_passages = True  # if a person asks for a recall, the report names the best match, in the window or not
     if query.is_automatic:
         has_passages = store.has_passages(query.scope, across=query.across, without_messages=query.shown.messages)
     request = _Request(
@@ -238,7 +238,7 @@ def _recall_with_context(
         return alone
     if deadlines.words_alone.is_over:  # there is no time for a second search
         return alone
-    # The user may have changed the subject. Then what was said before matches less than the message alone.
+    # If the user has changed the subject, both together match less than the message alone.
     together = _recall(request, query)
     if together.confidence > alone.confidence:
         return together
@@ -250,7 +250,7 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
     deadlines = request.deadlines
     asks_for_sessions = bool(query.sessions or query.no_sessions)
 
-    # Facts. Without them, and with every passage in the window, there is nothing to search for.
+    # Facts. If none match, and every passage is in the window, there is nothing to search for.
     chosen = choose_facts(request.facts, query, settled=request.hidden.pairs)
     fact_hits = chosen.hits
     if not request.has_passages and not fact_hits and not asks_for_sessions:
@@ -270,8 +270,8 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
     if not query.is_listing:
         size = choose_size(found, confidence=confidence, is_broad=spread is not None)
     nothing = Recall(confidence=confidence, warnings=found.warnings, texts=len(query.texts), size=size, cap=query.cap)
-    # What the system prompt or a message in the window says about it may have been corrected, in other words than those
-    # of the question. So a search for corrections follows even if no passage matches.
+    # A later message may correct what the system prompt or a message in the window says about the question, in other
+    # words than those of the question. So corrections are searched for even if no passage matches.
     instructed = find_instructions(query.shown.instructions, found.quote_weights, asked=found.weights)
     may_be_corrected = bool(instructed) or _is_in_window(found)
     if not size and not fact_hits and not may_be_corrected and not asks_for_sessions:
@@ -309,14 +309,14 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
 
 
 def _is_in_window(found: Found) -> bool:
-    """Return whether something that a person said in the window answers the question: it may have been corrected."""
+    """Return whether a message of a person in the window matches the question. It may have been corrected."""
     candidates = found.candidates
     is_shown = find_relevant(found.signals) & candidates.human & ~candidates.eligible
     return found.signals.is_asking and bool(is_shown.any())
 
 
 def _explain_nothing(found: Found, chosen: ChosenFacts, *, hidden: Collection[int]) -> str:
-    """Return why nothing is recalled. `hidden` are messages that are never recalled: they count as no match."""
+    """Return why nothing is recalled. `hidden` are messages that are never recalled, and do not count as a match."""
     if chosen.are_others_shown:
         return IN_WINDOW
     is_relevant = find_relevant(found.signals)
@@ -330,7 +330,7 @@ def _explain_nothing(found: Found, chosen: ChosenFacts, *, hidden: Collection[in
 
 
 def _is_best_in_window(found: Found, is_relevant: Bools, *, hidden: Collection[int]) -> bool:
-    """Return whether the best match is in the window. This question and earlier ones are too, but answer nothing."""
+    """Return whether the best match is in the window. Questions do not count: they are there, but answer nothing."""
     candidates = found.candidates
     shown = found.query.shown
     matches = measure_matches(found.signals) * is_relevant
@@ -347,7 +347,7 @@ def _is_best_in_window(found: Found, is_relevant: Bools, *, hidden: Collection[i
 def _is_asked(text: str, query: RecallQuery) -> bool:
     """Return whether a passage only asks: it is the question, a part of it, or another question.
 
-    Of a broad question only the subject is known.
+    The query of a broad question has only its subject.
     """
     if query.is_broad and find_subject(text) == query.texts[-1]:
         return True
@@ -374,7 +374,7 @@ def _compose(
     marks: Marks,
     nothing: Recall,
 ) -> Recall:
-    """Make the block of what was chosen, best first. What the cap does not hold after all is dropped from the end."""
+    """Make the block of what was chosen, best first. If it exceeds the cap after all, drop entries from the end."""
     chosen = list(quotes)
     sessions = list(listed.sessions)
     while True:
@@ -384,7 +384,7 @@ def _compose(
         past = [past_session(line) for line in sessions]
         note = _note_sessions(query, shown=len(sessions))
         text = block.render(lines, details.values(), marks, style=query.header, sessions=past, sessions_note=note)
-        # The parts were measured one by one, and tokens of a text are not exactly the sum of those of its parts.
+        # The parts were measured one by one, and the tokens of a text are not exactly the sum of those of its parts.
         tokens = count_text(text)
         if tokens <= query.cap or not (chosen or sessions):
             break
@@ -396,13 +396,16 @@ def _compose(
         if query.shown.blocks and not quotes:
             return replace(nothing, reason=SHOWN)
         return replace(nothing, reason=f"nothing fits into {query.cap} tokens")
-    # As in the block: oldest first, and within a minute by session, so that no session is torn apart.
+    # In the order of the block: oldest first, and those of one minute by session, so that a session stays together.
     ordered = sorted(details, key=lambda place: (details[place].time // 60_000, details[place].session, place))
     passages = {place: found.texts[place] for place in ordered}
     hits: list[Hit] = []
     for place, hit in zip(ordered, make_hits(passages, found.ranking, quoted=details), strict=True):
-        later = [found.texts[one].message for one in newest.passages.get(place, ()) if one in details]
-        hits.append(replace(hit, superseded=details[place].superseded, replaced_by=tuple(later)))
+        replaced_by: list[int] = []
+        for later in newest.passages.get(place, ()):
+            if later in details:
+                replaced_by.append(found.texts[later].message)
+        hits.append(replace(hit, superseded=details[place].superseded, replaced_by=tuple(replaced_by)))
     return replace(
         nothing,
         block=text,
@@ -416,7 +419,7 @@ def _compose(
 
 
 def _find_missed(found: Found, *, quoted: Collection[int]) -> tuple[Missed, ...]:
-    """Return the best passages that may be recalled and are not quoted."""
+    """Return the best passages that may be recalled but are not quoted."""
     candidates = found.candidates
     missed: list[Missed] = []
     for place in found.ranking.order.tolist():
@@ -443,7 +446,7 @@ def _note_sessions(query: RecallQuery, *, shown: int) -> str:
 
 
 def _make_lines(hits: Sequence[FactHit], newest: Newest, *, quoted: Collection[int]) -> list[block.Fact]:
-    """Make the lines of the facts. One that is later than a quoted passage has its day: the passage may be outdated."""
+    """Make the lines of the facts. If a quoted passage is older than a fact, the line has the day of the fact."""
     times = newest.found.candidates.times
     oldest = min((int(times[place]) for place in quoted), default=sys.maxsize)
     lines: list[block.Fact] = []

@@ -15,19 +15,19 @@ from holdfast.search.relevance import SHY
 from holdfast.store.base import FactRow
 
 _MAX_QUOTES: Final = 2
-"""The facts found by one of their questions whose quotes are searched for too."""
+"""For how many facts that were found by one of their questions the quotes are searched for too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenFacts:
-    """The facts of a block, and whether others match that the window shows already."""
+    """The facts of a block, and whether the window already shows others that match."""
 
     hits: Sequence[FactHit] = ()
     are_others_shown: bool = False
 
 
 def choose_facts(rows: Sequence[FactRow], query: RecallQuery, *, settled: conflicts.Pairs = frozenset()) -> ChosenFacts:
-    """Choose from all versions of all facts: those that the caller gives with the query, then those that match."""
+    """Choose the facts of a block from all versions: first those that the caller gave, then those that match."""
     given = {fact.id: FactHit(fact=fact, score=1.0) for fact in query.facts}
     rows = [row for row in rows if row.id not in given]
     question = " ".join(query.texts)
@@ -41,7 +41,7 @@ def choose_facts(rows: Sequence[FactRow], query: RecallQuery, *, settled: confli
         noted = _note_rivals(held, holding, settled=settled)
         return ChosenFacts(hits=[*given.values(), *noted][: query.max_facts])
     matches = facts.find(holding, question, limit=query.max_facts)
-    # The words of the question may be only in a fact that was replaced: then its successor is the answer.
+    # The words of the question may be in a fact that was replaced. Then its successor is the answer.
     matches = facts.add_successors(matches, rows, question, limit=query.max_facts)
     matches = [*given.values(), *matches]
     related = _find_related(matches, holding, query)
@@ -54,9 +54,9 @@ def choose_facts(rows: Sequence[FactRow], query: RecallQuery, *, settled: confli
 
 
 def add_quotes(query: RecallQuery, hits: Sequence[FactHit]) -> RecallQuery:
-    """Search also for the words that prove a fact which was found by one of the questions that it answers.
+    """Also search for the quotes of facts that were found by one of the questions that they answer.
 
-    The question of the query may have none of these words. They count as much as those of an earlier message.
+    The query may have none of the words in such a quote. They count as much as those of an earlier message.
     """
     quotes = [hit.fact.quote for hit in hits if hit.by_question and hit.fact.quote][:_MAX_QUOTES]
     if not quotes or query.is_broad:
@@ -65,7 +65,7 @@ def add_quotes(query: RecallQuery, hits: Sequence[FactHit]) -> RecallQuery:
 
 
 def _find_related(hits: Sequence[FactHit], holding: Sequence[FactRow], query: RecallQuery) -> list[FactHit]:
-    """Find the facts that match a question in other words, next to those that match in its own."""
+    """Find the facts that match a question in other words, in addition to `hits`."""
     if query.eagerness == SHY or not query.texts or not asks_something(query.texts[-1]):
         return []
     found = {hit.fact.id for hit in hits}
@@ -77,7 +77,7 @@ def _find_related(hits: Sequence[FactHit], holding: Sequence[FactRow], query: Re
 def _add_rivals(
     hits: Sequence[FactHit], holding: Sequence[FactRow], *, settled: conflicts.Pairs, limit: int
 ) -> list[FactHit]:
-    """Put the facts that contradict one next to it, the newest first, and note it on all of them."""
+    """Put the facts that contradict each other next to each other, newest first, and note it on all of them."""
     if not hits:
         return []
     chosen = {hit.fact.id: hit for hit in hits[:limit]}
@@ -94,7 +94,7 @@ def _add_rivals(
 
 
 def _note_rivals(hits: Sequence[FactHit], holding: Sequence[FactRow], *, settled: conflicts.Pairs) -> list[FactHit]:
-    """Note on each fact that holds now whether others do that contradict it."""
+    """Note on each fact that holds now whether others that hold contradict it."""
     index = conflicts.FactIndex(holding, wanted=[hit.fact for hit in hits], settled=settled)
     shown = [hit.fact for hit in hits if hit.fact.superseded_by is None]
     noted: list[FactHit] = []

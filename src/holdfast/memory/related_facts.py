@@ -1,7 +1,7 @@
 """Find facts in other words than those of a question: "signed in" finds a fact about a session or a login.
 
-A fact is a line of some twenty tokens. One that was not needed costs little, and one that is missing costs the answer:
-the few that match best are recalled, however weakly they match.
+A fact is a line of about twenty tokens. An unneeded one costs little, but a missing one costs the answer. So the few
+that match best are recalled, however weakly they match.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.store.base import FactRow
 MIN_SHARE: Final = 0.05
 """The share of a question that a fact must have, with related words."""
 MIN_OF_BEST: Final = 0.5
-"""The share of the best match that the others must have: next to a fact in the words of the question, weak ones go.
+"""The share of the best match that others must reach. If a fact has the words of the question, weak ones are dropped.
 
 Both were chosen with every second question of three sheets of `benchmarks/data` (docs/benchmarks.md)."""
 
@@ -39,14 +39,14 @@ def find_related_facts(rows: Sequence[FactRow], question: str, *, limit: int) ->
             share = _weigh_words(words, wanted, related, rarity) / whole
             hits.append(FactHit(fact=row, score=share))
     hits.sort(key=lambda hit: (-hit.score, -hit.fact.time))
-    least = MIN_SHARE
+    min_score = MIN_SHARE
     if hits:
-        least = max(least, MIN_OF_BEST * hits[0].score)
-    return [hit for hit in hits[:limit] if hit.score >= least]
+        min_score = max(min_score, MIN_OF_BEST * hits[0].score)
+    return [hit for hit in hits[:limit] if hit.score >= min_score]
 
 
 def _measure_rarity(found: Sequence[AbstractSet[str]], near: AbstractSet[str]) -> dict[str, float]:
-    """Return how much each term says about which fact is meant."""
+    """Return how rare each term is among the facts."""
     frequency: Counter[str] = Counter()
     for words in found:
         frequency.update(words)
@@ -60,9 +60,9 @@ def _weigh_words(
     related: Mapping[str, Mapping[str, float]],
     rarity: Mapping[str, float],
 ) -> float:
-    """Add up what a fact has of a question: for each term the term itself, or the best of those related to it.
+    """Add up the terms of a question that a fact contains: each term itself, or else the best term related to it.
 
-    A related term counts no more than the term that it stands for, and less if many facts have it.
+    A related term never counts more than the term itself, and less if many facts contain it.
     """
     total = 0.0
     for term, weight in wanted.items():

@@ -1,7 +1,7 @@
-"""One line for each session: when it was, what it was about, and what came of it. No model is needed.
+"""One line for each session: when it was, what it was about, and its outcome. No model is needed.
 
 The lines go into an overview, and into the block for a question that `session_questions` reads. `sessions` has the
-titles, and the list for people.
+titles, and the list of sessions that people see.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ from holdfast.store.base import MessageRow, Scope, Select, SessionSpan, Store
 Rank: TypeAlias = Callable[[str, str], float]
 """Scores a sentence of a role; 0 leaves it out."""
 MAX_OUTCOME_CHARS: Final = 120
-"""The longest outcome in a list of sessions."""
+"""The maximum characters of an outcome in a list of sessions."""
 MAX_KEY_CHARS: Final = 200
-"""The longest sentence of a session that was asked for."""
+"""The maximum characters of a sentence of a session that the user asks for."""
 _ECHO: Final = "echo"
-"""The model that only repeats what it would have sent: nothing came of that."""
+"""The model that only repeats what it would have sent. Its sessions have no outcome."""
 _LAST_READ: Final = 24
-"""Messages at the end of a session that are read for what came of it."""
+"""How many messages at the end of a session are read for its outcome."""
 _MAX_PERIOD_READ: Final = 600
-"""Messages of a period that are read at most."""
+"""The maximum messages of a period that are read."""
 _MIN_SENTENCE: Final = 12
-"""The letters of the shortest sentence that says what came of a session; see `weigh_letters`."""
-
+"""The minimum letters of a sentence that states an outcome; see `weigh_letters`."""
 _MIN_CONTENT: Final = 4
-"""The letters that say what a result is."""
+"""The minimum letters that say what a result is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +42,9 @@ class SessionLine:
 
     Attributes:
         scope: Its owner.
-        time: When its last message was sent, in Unix milliseconds; in a period, the last one of that.
-        title: The title that its host gave to it, else the first real sentence of the user.
-        outcome: What came of it; empty if no sentence says so.
+        time: When its last message was sent, in Unix milliseconds; for a period, the last message of the period.
+        title: The title that its host gave to it, otherwise the first real sentence of the user.
+        outcome: Its outcome; empty if no sentence states one.
         keys: More sentences that decide, explain or ask for something, oldest first.
         number: The archived message with the outcome, or else with the title.
         messages: Every archived message that is quoted.
@@ -85,7 +84,7 @@ def describe_period(
     max_keys: int,
     rank: Rank | None = None,
 ) -> SessionLine | None:
-    """Make the line of what a session has in a period, with more sentences of it; None if it has nothing.
+    """Make the line of what a session contains in a period, with more sentences of it; None if it contains nothing.
 
     Args:
         store: The store.
@@ -93,7 +92,7 @@ def describe_period(
         since: The beginning of the period, in Unix milliseconds.
         until: The end of the period, which is not part of it.
         shown: Messages that the window shows; nothing is quoted from them.
-        max_keys: The most sentences in addition to title and outcome.
+        max_keys: The maximum sentences in addition to title and outcome.
         rank: Scores sentences; those with the highest scores are taken. By default as `weigh` does.
     """
     rows: list[MessageRow] = []
@@ -107,7 +106,7 @@ def describe_period(
         title = None
     if title is not None:
         first = store.read_messages(Select(scope=span.scope, ids=(title.message,)))
-        # A session may have gone on for days after its first request.
+        # A session may have continued for days after its first request.
         if not any(since <= (row.message.timestamp or 0) < until for row in first):
             title = None
     time = max(row.message.timestamp or 0 for row in rows)
@@ -158,9 +157,10 @@ def _readable(rows: Iterable[MessageRow]) -> list[MessageRow]:
 
 
 def _find_outcome(rows: Sequence[MessageRow], *, title: str, max_chars: int) -> Sentence | None:
-    """Find the last sentence that states a result, else the last one that states anything.
+    """Find the last sentence that states a result, otherwise the last one that states anything.
 
-    One that says what the result is comes before "It is fixed." What is still open after it is added to it.
+    A sentence that says what the result is goes before "It is fixed." If a later one says what is still open, that is
+    added to it.
     """
     still_open = ""
     bare: Sentence | None = None
@@ -192,9 +192,9 @@ def _has_content(sentence: str) -> bool:
 
 
 def _list_sentences(row: MessageRow) -> list[str]:
-    """List the sentences of a message that may say what came of a session.
+    """List the sentences of a message that may state the outcome of a session.
 
-    Of the user those that decide something, of the assistant all but offers, questions and plans.
+    Those of the user must decide something. Those of the assistant must not be offers, questions or plans.
     """
     role = row.message.role
     if role not in {"user", "assistant"} or (role == "assistant" and row.message.calls):
@@ -228,10 +228,10 @@ def _unmark(sentence: str) -> str:
 
 
 def _read_period(store: Store, span: SessionSpan, *, since: int, until: int) -> list[MessageRow]:
-    """Read the messages of a session in a period; of very many the last ones.
+    """Read the messages of a session in a period; if there are very many, the last ones.
 
-    Messages are numbered in the order in which they were archived, which is that of their times but for imports of
-    sessions in parts. So the end of the period is found by halving.
+    Messages are numbered in the order in which they were archived. That is the order of their times, except if a
+    session was imported in parts. So a binary search finds the end of the period.
     """
     before = None
     if until <= span.last_time:
@@ -265,7 +265,7 @@ def _choose_keys(rows: Sequence[MessageRow], *, known: Sequence[str], limit: int
     for row in rows:
         for sentence in _list_statements(row):
             text = shorten(sentence, max_chars=MAX_KEY_CHARS)
-            if any(text.startswith(one) or one.startswith(text) for one in seen):
+            if any(text.startswith(other) or other.startswith(text) for other in seen):
                 continue
             seen.add(text)
             weight = rank(sentence, row.message.role)
@@ -278,7 +278,7 @@ def _choose_keys(rows: Sequence[MessageRow], *, known: Sequence[str], limit: int
 def _list_statements(row: MessageRow) -> list[str]:
     """List the sentences of a message: what a person asked for or said, and what the assistant reported.
 
-    "Please stick to that." says nothing alone: it makes a rule of the sentence before it.
+    "Please stick to that." says nothing alone. It makes the sentence before it a rule, and is added to it.
     """
     found: list[str] = []
     if row.message.role not in {"user", "assistant"}:

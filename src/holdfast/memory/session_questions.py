@@ -1,7 +1,7 @@
 """Questions about past sessions: "What did we do yesterday?", 上周我们做了什么？, "in the session about the importer".
 
 Such a question has no word of its answer, so no search finds it. It is answered from the list of sessions: a line for
-each that matches, and the sentences of it that say most.
+each session that matches, and its most important sentences.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from holdfast.memory.archive import unwrap
-from holdfast.memory.later_decisions import add_later, read_said
+from holdfast.memory.later_decisions import add_later, read_user_statements
 from holdfast.memory.query import RecallQuery, asks_something, weigh_terms
 from holdfast.memory.session_lines import Rank, SessionLine, describe_period, weigh, weigh_decision
 from holdfast.moments import local
@@ -27,23 +27,23 @@ from holdfast.store.base import SearchQuery, Select, SessionSpan, Store
 from holdfast.text import is_unsegmented, terms
 
 MAX_SESSIONS: Final = 20
-"""The sessions of a period that are listed."""
+"""How many sessions of a period are listed."""
 _MAX_READ: Final = 2 * MAX_SESSIONS
-"""Those of which messages are read: some have nothing to list."""
+"""How many are read for that, because some have nothing to list."""
 _MAX_COUNTED: Final = 1_000
-"""Those that are counted."""
+"""How many are counted."""
 MAX_ABOUT: Final = 3
-"""The sessions about a subject that are listed."""
+"""How many sessions about a subject are listed."""
 MAX_KEYS: Final = 12
-"""The sentences of all sessions together, in addition to title and outcome."""
+"""The maximum sentences of all sessions together, in addition to title and outcome."""
 MAX_KEYS_EACH: Final = 4
-"""The sentences of one of several sessions."""
+"""The maximum sentences of one of several sessions."""
 MAX_DECISIONS: Final = 24
-"""The sentences of a session for a question that asks for decisions."""
+"""The maximum sentences of a session for a question that asks for decisions."""
 _MAX_PASSAGES: Final = 40
-"""The passages about a subject whose sessions are compared."""
+"""How many passages about a subject are used to compare their sessions."""
 _MIN_SHARE: Final = 0.5
-"""The share of a subject that a passage must have, and of the best session's score that another one must have."""
+"""The share of a subject that a passage must contain, and of the best session's score that another one must have."""
 _MAX_QUESTION_CHARS: Final = 400
 """A longer message asks for more than a list of sessions."""
 _MAX_SUBJECT_WORDS: Final = 4
@@ -59,7 +59,7 @@ class SessionQuestion:
     Attributes:
         periods: When they were; none for any time.
         subject: What they are about; empty for anything.
-        is_about_decisions: Whether it asks for what was decided in them, and not for what was done.
+        is_about_decisions: Whether it asks what was decided in them, and not what was done.
     """
 
     periods: tuple[Range, ...] = ()
@@ -135,11 +135,11 @@ def _add_periods(store: Store, query: RecallQuery, question: SessionQuestion) ->
     lines, unread = _describe_periods(store, query, question, parts)
     if question.is_about_decisions:
         since = min(period[0] for period in question.periods)
-        lines = add_later(lines, read_said(store, query.scope, across=query.across, since=since))
+        lines = add_later(lines, read_user_statements(store, query.scope, across=query.across, since=since))
     lines.sort(key=lambda line: line.time)
     if lines:
         more = unread
-        if question.subject:  # how many of those are about it is not known
+        if question.subject:  # it is not known how many of the others are about it
             more = 0
         return replace(query, sessions=tuple(lines), more_sessions=more, is_listing=not question.subject)
     others = [span for span, _ in parts if span.scope != query.scope]
@@ -152,7 +152,7 @@ def _add_periods(store: Store, query: RecallQuery, question: SessionQuestion) ->
 
 
 def _say_none(store: Store, query: RecallQuery, periods: Sequence[Range], *, has_own: bool) -> str:
-    """Say that there are no sessions in some periods, and when the last one before was."""
+    """Return the line that there are no sessions in some periods, and when the last one before was."""
     start = periods[0][0]
     before = store.read_sessions(query.scope, across=query.across, until=start, limit=MAX_SESSIONS)
     nearest = ""
@@ -191,7 +191,7 @@ def _has(name: str, question: str) -> bool:
 
 
 def _find_subject(question: str) -> str:
-    """Return what the session is about that a question names; empty if it names none."""
+    """Return the subject of the session that a question asks for; empty if it names none."""
     for pattern in load("questions")["sessions"]["about"]:
         match = _compile(pattern).search(question)
         if match is not None:
@@ -200,7 +200,7 @@ def _find_subject(question: str) -> str:
 
 
 def _find_rest(question: str) -> str:
-    """Return the words of a question that are neither a period nor part of asking."""
+    """Return the words of a question that are neither a period nor part of the phrase that asks."""
     table = load("questions")["sessions"]
     rest = remove_periods(question)
     if _has("decisions", question):
@@ -228,7 +228,10 @@ def _frame() -> frozenset[str]:
 def _describe_periods(
     store: Store, query: RecallQuery, question: SessionQuestion, parts: Sequence[tuple[SessionSpan, Range]]
 ) -> tuple[list[SessionLine], int]:
-    """Describe what sessions have in some periods, of a subject only those that name it; and count those not read."""
+    """Describe what sessions contain in some periods, and count those that were not read.
+
+    If the question names a subject, only sessions that name it are described.
+    """
     each = max(1, min(MAX_KEYS_EACH, MAX_KEYS // max(1, len(parts))))
     weigh_one = weigh
     if question.is_about_decisions:
@@ -338,6 +341,6 @@ def _names(line: SessionLine, wanted: frozenset[str]) -> bool:
 
 
 def _count(wanted: frozenset[str], text: str) -> int:
-    """Count the wanted terms that a text has. Of a script without spaces, two characters in a row are a term."""
+    """Count the wanted terms that a text has. In a script without spaces, only pairs of characters count."""
     shared = wanted.intersection(terms(text))
     return sum(1 for term in shared if len(term) > 1 or not is_unsegmented(term))

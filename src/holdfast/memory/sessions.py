@@ -1,6 +1,6 @@
 """The list of stored sessions, with titles by which a person recognises them.
 
-`session_lines` adds to a title what came of the session, for the model.
+`session_lines` adds the outcome of the session to a title, for the model.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ TITLE: Final = "title"
 HOST_NAME: Final = "host_name"
 """The kind of the record with the name of the program that a session is from."""
 MAX_TITLE_CHARS: Final = 72
-"""The longest title of a session."""
+"""The maximum characters of the title of a session."""
 MAX_GREETING_WORDS: Final = 3
-"""The words of an exclamation that is not the title if more follows."""
+"""The maximum words of an exclamation that is not the title if more follows."""
 _FIRST_READ: Final = 8
-"""Messages at the beginning of a session that are read first for its title."""
+"""How many messages at the beginning of a session are read for its title."""
 _MAX_FIRST_READ: Final = 40
-"""Messages that are read if those have none: a host may put its own before those of the user."""
+"""How many are read if those have none, because a host may put its messages before those of the user."""
 _ENDS: Final = (". ", "? ", "! ", "。", "？", "！")
 
 
@@ -137,7 +137,7 @@ def record_title(store: Store, title: str, *, scope: Scope, time: int) -> None:
 
 
 def make_final_title(scope: Scope, title: str = "") -> Record:
-    """Return the record of a session of which a message was forgotten: its host's later titles may repeat that."""
+    """Return the title record after a message was forgotten. Later titles, which may repeat it, are ignored."""
     return Record(scope=scope, kind=TITLE, key="", data={"title": title, "is_final": True})
 
 
@@ -167,7 +167,7 @@ def read_host(store: Store, scope: Scope) -> str:
 
 
 def make_title(store: Store, scope: Scope, *, first: Sequence[MessageRow] | None = None) -> str:
-    """Return the title of a session: that of its host, else the first real sentence of the user; empty if none.
+    """Return the title of a session: that of its host, or the first real sentence of the user; empty if it has none.
 
     `first` are its first messages, if they were read.
     """
@@ -188,9 +188,9 @@ def find_request(
     first: Sequence[MessageRow] | None = None,
     outdated: Mapping[int, Sequence[str]] = MappingProxyType({}),
 ) -> Sentence | None:
-    """Find the first real sentence of the user in a session; without `has_excluded`, in what may be recalled.
+    """Find the first real sentence of the user in a session; without `has_excluded`, in messages that may be recalled.
 
-    One with words that are `outdated`, by message, is left out.
+    A sentence with words that are `outdated`, by message, is left out.
     """
     rows = first
     if rows is None:
@@ -207,8 +207,8 @@ def _list_holding(
 ) -> Iterator[Sentence]:
     """List the first real sentence of each message of the user, without those that no longer hold."""
     for request in list_requests(rows, has_excluded=has_excluded):
-        words = outdated.get(request.message, ())
-        if not any(one in request.text or request.text.rstrip("…") in one for one in words):
+        texts = outdated.get(request.message, ())
+        if not any(text in request.text or request.text.rstrip("…") in text for text in texts):
             yield request
 
 
@@ -231,7 +231,7 @@ def make_title_of(message: str) -> str:
 
 
 def shorten(text: str, *, max_chars: int = MAX_TITLE_CHARS) -> str:
-    """Return the first sentence of a text that is no greeting, on one line, at most `max_chars` long."""
+    """Return the first sentence of a text that is not a greeting, on one line, at most `max_chars` long."""
     rest = " ".join(text.split())
     sentence = ""
     while rest:
@@ -261,7 +261,7 @@ def _cut(line: str, *, max_chars: int = MAX_TITLE_CHARS) -> str:
 
 
 def name_hosts(store: Store, tenants: Iterable[str]) -> Callable[[Scope], str]:
-    """Return a function that names the host of a session: the recorded one, else an agent that a caller named.
+    """Return a function that names the host of a session: the recorded one, or the agent that a caller named.
 
     The name is empty if neither is known.
     """

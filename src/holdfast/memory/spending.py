@@ -1,7 +1,7 @@
 """What the extraction of facts has spent, and its limits: calls an hour, tokens a day, and pauses after failures.
 
-Everything is in the store, so that all processes keep to the same limits. A call is counted before it is made: a
-process that is killed has counted too much rather than too little.
+Everything is in the store, so that all processes have the same limits. A call is counted before it is made: a process
+that is killed has counted too much rather than too little.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ PAUSE: Final = "pause"
 _KEY: Final = "extraction"
 _HOUR: Final = 3_600_000
 _HOURS: Final = 24
-"""The hours that the limit of a day is about: the last ones, and not a calendar day."""
+"""The limit of a day applies to this many last hours, not to a calendar day."""
 _FIRST_PAUSE: Final = 60_000
 """The pause after a failure of a model, in milliseconds. It doubles with each further one."""
 _MAX_PAUSE: Final = _HOUR
-
-
 MAX_CALL_TOKENS: Final = 18_500
-"""Tokens of the largest call: 12,000 of messages, the instructions, known facts and the answer."""
+"""The tokens of the largest call: 12,000 of messages, the instructions, known facts and the answer."""
 MIN_CALL_TOKENS: Final = 2_000
-"""Tokens of the smallest call that reads something."""
+"""The tokens of the smallest call that reads anything."""
 
 
 def find_call_tokens(knowledge: Knowledge) -> int:
@@ -45,7 +43,7 @@ def owner_of(tenant: str) -> Scope:
 
 
 def find_pause(failures: int) -> int:
-    """Return how many milliseconds to wait after so many failures in a row: a minute, twice as long each, an hour."""
+    """Return how many milliseconds to wait after N failures in a row: a minute, doubled each time, up to an hour."""
     pause = _FIRST_PAUSE
     for _ in range(failures - 1):
         pause = min(_MAX_PAUSE, 2 * pause)
@@ -61,8 +59,8 @@ class Spending:
 
     Attributes:
         hours: Calls and tokens by the number of the hour since 1970; only what counts towards the limits.
-        calls: All calls, also those that a user asked for.
-        tokens: Their tokens, as the provider reports them, else as they are estimated.
+        calls: All calls, including those that a user asked for.
+        tokens: Their tokens, as the provider reports them, or an estimate.
     """
 
     hours: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -92,7 +90,7 @@ class Spending:
     def find_limit(self, knowledge: Knowledge, *, now: int) -> str:
         """Return which limit the next call may exceed, as a sentence; empty if it may be made.
 
-        This decides for all: before a job is chosen, before its call is made, and for people who look.
+        It is checked before a job is chosen, and again before its call is made. Reports show it.
         """
         max_calls = knowledge.max_calls_per_hour
         if max_calls and self.calls_of_hour(now) >= max_calls:
@@ -117,7 +115,7 @@ def load_spending(store: Store, tenant: str) -> Spending:
     """Read what was spent for a tenant."""
     for record in store.read_records(Select(scope=owner_of(tenant)), kind=SPENT, keys=(_KEY,)):
         hours: dict[int, tuple[int, int]] = {}
-        with suppress(TypeError, ValueError):  # a row that is something else counts as nothing
+        with suppress(TypeError, ValueError):  # a damaged row counts as nothing
             for number, calls, tokens in record.data.get("hours", ()):
                 hours[int(number)] = (int(calls), int(tokens))
         return Spending(hours=hours, calls=read_number(record.data, "calls"), tokens=read_number(record.data, "tokens"))
@@ -136,13 +134,13 @@ def save_spending(store: Store, tenant: str, spending: Spending, *, time: int) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Failures in a row: of a reader's model, or of the batch of a session that is next.
+    """Failures in a row: of a reader's model, or of the next batch of a session.
 
     Attributes:
         failures: How many; 0 if the last call succeeded.
         until: When to try again, in Unix milliseconds.
         reason: Why the last one failed.
-        has_answered: Of a model, whether an answer could be used since messages were last left to the rules.
+        has_answered: For a model: whether an answer could be used since messages were last left to the rules.
     """
 
     failures: int = 0

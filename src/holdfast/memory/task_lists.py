@@ -20,11 +20,11 @@ _BOXES: Final = {
     "cancelled": "[ ] (cancelled)",
 }
 _CUT_END: Final = re.compile(rf'\{{\s*"(?:{"|".join(_NAMES)})?"?\s*:?\s*"?(?P<words>[^"]*)')
-"""The beginning of a task that an excerpt does not have whole."""
+"""The beginning of a task whose end is not in the excerpt."""
 
 
 def write_tasks(text: str) -> str:
-    """Write the tasks in a text as lines: `- [x] Fix the parser`. An excerpt may begin and end inside of a task."""
+    """Write the tasks in a text as lines: `- [x] Fix the parser`. An excerpt may begin and end inside a task."""
     if '"status"' not in text:
         return text
     pieces: list[str] = []

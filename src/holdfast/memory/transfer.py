@@ -1,8 +1,8 @@
-"""Memory out of a store and into another: JSON Lines that hold everything, folders, and Markdown for people.
+"""Export and import a memory: JSON Lines with everything, folders, and Markdown for people.
 
-Forgotten rows are not in a store any more, so they are in no export; and a store that forgot something does not
-take it back from one. The memory-context plugin can read an exported folder (`segments.jsonl`, `knowledge.jsonl`,
-`vectors.bin`); what it has no place for is in `holdfast-folder.db`. Importing a folder does not change it.
+Forgotten rows are no longer in a store, so no export has them, and a store that forgot something does not import it
+again. The memory-context plugin can read an exported folder (`segments.jsonl`, `knowledge.jsonl`, `vectors.bin`). Data
+that its format cannot hold is in `holdfast-folder.db`. Importing a folder does not change it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def pages(store: Store, scope: Scope, *, across: bool = True) -> Iterator[Messag
 
 
 def to_jsonl(store: Store, scopes: Iterable[Scope], file: IO[str]) -> int:
-    """Write the messages and facts of these agents, a line each; return their number."""
+    """Write the messages and facts of these agents, one per line; return their number."""
     _write(file, {"kind": _HEADER, "version": VERSION})
     count = 0
     for scope in scopes:
@@ -72,7 +72,7 @@ def to_jsonl(store: Store, scopes: Iterable[Scope], file: IO[str]) -> int:
             if row.pinned:
                 line["pinned"] = True
             if row.excluded:
-                line["buried"] = True  # the word of the first version of this format
+                line["buried"] = True  # the name in the first version of this format
             line["message"] = to_json(row.message)
             _write(file, line)
             count += 1
@@ -166,9 +166,9 @@ def is_known(store: Store, row: FactRow, known: set[tuple[str, str]]) -> bool:
     """Return whether the store has this version of a fact; `known` are the versions before it in the import."""
     key = (row.id, json.dumps(asdict(row), sort_keys=True, default=str))
     versions = store.read_facts(Select(scope=row.scope), keys=(row.id,))
-    there = key in known or row in versions
+    is_stored = key in known or row in versions
     known.add(key)
-    return there
+    return is_stored
 
 
 def to_markdown(store: Store, scopes: Iterable[Scope], file: IO[str], *, moment: Callable[[int | None], str]) -> int:
@@ -216,7 +216,7 @@ def _markdown(row: MessageRow) -> str:
 def save_folder(store: Store, scopes: Iterable[Scope], folder: Path, *, embedder: Embedder | None = None) -> int:
     """Write the messages and facts of these agents to a new folder; return their number.
 
-    With an embedder their vectors go along.
+    With an embedder, their vectors are written too.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StorageError("is there already: name a new folder", path=folder)
@@ -250,10 +250,10 @@ def _write_vectors(files: FolderStore, embedder: Embedder) -> None:
 
 
 def load_folder(store: Store, folder: Path, *, owner: Scope = _PLAIN, masked: bool = True) -> tuple[int, list[str]]:
-    """Import a folder; return the number of rows, and the lines that could not be read. Again, it changes nothing.
+    """Import a folder; return the number of rows, and the lines that could not be read.
 
-    What Holdfast wrote there goes to those it belonged to; what the plugin wrote goes to this owner, as far
-    as its session does not say it already. Secrets are masked, and recalled blocks stay out.
+    Importing it again changes nothing. Rows of Holdfast keep their owner. Rows of the plugin get `owner`, unless the
+    session has the same text already. Secrets are masked, and recalled blocks are removed.
     """
     from holdfast.store.folder import FolderStore  # noqa: PLC0415 - it reads lines as transcripts do
 
@@ -317,7 +317,7 @@ def _import_rows(
 
 
 class _SessionTexts(dict[Scope, set[tuple[str, str]]]):
-    """The texts of a session that did not come from a folder, without the frames that channels add."""
+    """The texts of each session that did not come from a folder, without what channels add."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
