@@ -1,8 +1,8 @@
 """BM25 of passages, windows and sessions, in one pass over the postings of a query's terms.
 
-A posting list has the windows that a term occurs in, and how often. Everything else is derived: a passage is its
-windows, a session its passages. Document frequency and length are those of the visible passages, so the archive of one
-tenant never affects the ranking of another.
+A posting list has the windows that a term occurs in, and how often. Everything else is derived: the windows of a
+passage and the passages of a session are added up. Document frequency and length are those of the visible passages, so
+the archive of one tenant never affects the ranking of another.
 """
 
 from __future__ import annotations
@@ -24,23 +24,18 @@ from holdfast.search.arrays import Bools, Floats
 K1: Final = 1.5
 B: Final = 0.75
 MAX_TERMS: Final = 48
-"""Of a longer query only the rarest terms are used."""
-
+"""How many terms of a query are used, the rarest ones."""
 MIN_IDF_PASSAGES: Final = 100
 """In a smaller memory, the share of a word in the query is computed as if there were 100 passages: with only a few, a
 word that occurs in one of them would not look rare."""
-
 FEW_TERMS: Final = 2.5
 """Fewer terms than this may occur together by chance."""
-
 WINDOW_SHARE: Final = 0.5
-"""How much a related term counts for a window, next to what it counts for a passage. A window has the part of a passage
-that is quoted. Chosen with `python -m benchmarks other-words --half choose`: with 1.0, fewer questions in own words are
-answered."""
-
+"""How much a related term counts for a window, relative to a passage. Windows decide which part of a passage is quoted.
+Chosen with `python -m benchmarks other-words --half choose`: with 1.0, fewer questions in own words are answered."""
 MAX_POSTINGS: Final = 300_000
-"""The number of windows that are read for one query, those of its rarest terms first: in a large store common terms
-cost more than they contribute."""
+"""How many windows are read for one query, those of its rarest terms first. In a large store, common terms cost more
+than they contribute."""
 
 N = TypeVar("N", np.float32, np.uint8)
 Doubles: TypeAlias = npt.NDArray[np.float64]
@@ -107,7 +102,9 @@ class Keywords:
         """Return BM25 of windows (in ascending order), to choose the part of a passage to quote."""
         no_windows, no_counts = NO_OCCURRENCES
         lengths = columns["window_length"][numbers]
-        average = max(1.0, float(lengths.mean())) if len(numbers) else 1.0
+        average = 1.0
+        if len(numbers):
+            average = max(1.0, float(lengths.mean()))
         wanted = numbers.astype(np.uint32)
         lists = [postings for postings, _ in self.terms]
 
@@ -198,13 +195,13 @@ def _best_window(postings: Sequence[Postings], share: Floats, columns: Columns) 
     weights = _sums(windows, np.repeat(share, [len(one.windows) for one in postings]), columns.windows)
     counts = _sums(windows, np.uint8(1), columns.windows)
     passages = columns["passage"]
-    # If most windows have a term, going through all of them in order takes less time than gathering those that do.
+    # If most windows have a term, going through all of them in order takes less time than gathering only those.
     is_dense = 2 * len(windows) > columns.windows
     if not is_dense:
         weights = weights.take(windows)
         counts = counts.take(windows)
         passages = passages.take(windows)
-    # A window of another reader may have more than `MAX_TERMS`: all terms that the reader's own windows lack are kept.
+    # A window that is not visible may have more than `MAX_TERMS` terms: terms that no visible window has are all kept.
     factors = np.arange(np.iinfo(counts.dtype).max + 1) / min(FEW_TERMS, max(1, len(postings)))
     weights *= np.minimum(1, factors).astype(np.float32).take(counts)
     best = np.zeros(columns.passages, np.float32)
@@ -220,7 +217,7 @@ def _sums(places: npt.NDArray[np.integer], values: npt.NDArray[N] | N, size: int
 
 
 def select_rarest(sizes: Sequence[int]) -> list[int]:
-    """Return the places of the rarest terms, by the number of windows of each. One without windows is always in."""
+    """Return the places of the rarest terms, by the number of windows of each. Terms without windows are all kept."""
     absent = [place for place, size in enumerate(sizes) if not size]
     present = [place for place, size in enumerate(sizes) if size]
     present.sort(key=sizes.__getitem__)
@@ -228,7 +225,7 @@ def select_rarest(sizes: Sequence[int]) -> list[int]:
 
 
 def select_cheapest(sizes: Sequence[int]) -> list[int]:
-    """Return the places of the terms that can be read within `MAX_POSTINGS`, the rarest first; at least one."""
+    """Return the places of the terms that can be read within `MAX_POSTINGS`, rarest first; at least one."""
     chosen: list[int] = []
     spent = 0
     for place in sorted(range(len(sizes)), key=sizes.__getitem__):
@@ -275,7 +272,7 @@ def _score_sessions(
 ) -> Floats:
     """Return BM25 of whole sessions, with the number of sessions that a term occurs in as its document frequency.
 
-    `passages` and `times` are those of all terms, one after the other; `frequencies` is how many each term has.
+    `passages` and `times` are those of all terms, one term after the other; `frequencies` says how many each term has.
     """
     lengths = corpus.session_lengths
     used = int(np.count_nonzero(lengths))
@@ -298,7 +295,7 @@ def _idf(frequency: int, total: int) -> float:
 
 
 def _saturate(frequency: Floats, lengths: npt.NDArray[np.number], average: float) -> Floats:
-    """Return how much occurrences count: ever less for each one more, and less in a long text."""
+    """Return how much occurrences count: each further one counts less, and all count less in a long text."""
     norm = lengths.astype(np.float32)
     norm *= np.float32(K1 * B / average)
     norm += np.float32(K1 * (1 - B))

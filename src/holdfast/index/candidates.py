@@ -13,7 +13,7 @@ from holdfast.search.arrays import Bools, Floats, Ints, highest
 from holdfast.search.candidates import Candidates, WindowScores
 
 MAX_NEAREST: Final = 5
-"""The number of single windows whose cosine is returned."""
+"""How many of the most similar windows have their cosines returned."""
 
 
 def select_candidates(
@@ -27,10 +27,10 @@ def select_candidates(
     limit: int,
     neighbours: int,
 ) -> Candidates:
-    """Choose the most promising of the passages that are `visible` to a reader, with those next to them.
+    """Choose the most promising of the passages that are `visible` to a reader, with their neighbours.
 
-    `eligible` ones may be ranked. `cosine` is that of every window. Of no more than `limit` visible passages all are
-    chosen.
+    The `eligible` ones may be ranked. `cosine` is that of every window. If there are no more than `limit` visible
+    passages, all are chosen.
     """
     best: Floats | None = None
     nearest = np.zeros(1, np.float32)
@@ -44,8 +44,8 @@ def select_candidates(
     firsts = columns["first_window"].take(numbers)
     stops = columns["first_window"].take(numbers + 1, mode="clip")
     counts = np.where(numbers + 1 < columns.passages, stops, columns.windows) - firsts
-    # The place of each passage among the chosen ones. One more than there are: a neighbour that does not exist is -1,
-    # the last place.
+    # The place of each passage among the chosen ones. There is one extra place at the end: a neighbour that does not
+    # exist has the number -1, which is the last place.
     places = np.full(columns.passages + 1, -1, np.int32)
     places[numbers] = np.arange(len(numbers))
     top_session = keywords.sessions.max(initial=0) or np.float32(1)
@@ -60,7 +60,7 @@ def select_candidates(
         chosen_cosine = best.take(numbers)
 
     def score_windows(places: Ints) -> WindowScores:
-        """Score the windows of some passages, by word and by vector. Only those that are quoted need it."""
+        """Score the windows of some passages, by words and by vector. Only quoted passages need it."""
         chosen = counts[places]
         starts = np.cumsum(chosen) - chosen
         windows = np.arange(chosen.sum()) + np.repeat(firsts[places] - starts, chosen)
@@ -94,7 +94,7 @@ def select_candidates(
 
 
 def _best_cosines(columns: Columns, cosine: Floats, centre: Centering | None) -> Floats:
-    """Return the cosine of each passage's best window, at least 0; relative to the centre for windows that have one."""
+    """Return the cosine of each passage's best window, at least 0; with a centre, the cosine relative to it."""
     best = np.zeros(columns.passages, np.float32)
     if centre is not None:
         np.maximum.at(best, columns["passage"].take(centre.windows), center_cosines(cosine, centre))
@@ -114,16 +114,16 @@ def _shortlist(
     limit: int,
     neighbours: int,
 ) -> Ints:
-    """Return the eligible passages with the highest sums of all signals, and the visible ones next to them."""
+    """Return the eligible passages with the highest sums of all signals, and their visible neighbours."""
     promise = keywords.passages / (keywords.passages.max(initial=0) or np.float32(1))
     promise += keywords.together
     if cosine is not None:
-        similar = np.flatnonzero(cosine > 0)  # few: in a large store only the best windows have a cosine
+        similar = np.flatnonzero(cosine > 0)  # in a large store these are few: only the best windows have a cosine
         promise[similar] += cosine[similar] / (cosine.max(initial=0) or np.float32(1))
     if not eligible.all():
         promise *= eligible
     best = highest(promise, limit)
-    chosen = np.zeros(columns.passages + 1, np.bool_)  # one more: a neighbour that does not exist is -1, the last place
+    chosen = np.zeros(columns.passages + 1, np.bool_)  # with a last place for -1, a neighbour that does not exist
     chosen[best] = True
     for side in ("previous", "following"):
         reached = best
@@ -138,7 +138,7 @@ def _nearest(columns: Columns, cosine: Floats, centre: Centering | None, eligibl
     """Return the cosines of the few eligible windows that are most similar to the query, at least 0."""
     owners = columns["passage"]
     values = cosine
-    if centre is not None:  # the best of all windows, unless too many of them are excluded
+    if centre is not None:  # its windows are the best of all, which is enough unless too many are excluded
         values = cosine[centre.windows[eligible.take(owners.take(centre.windows))]]
     if centre is None or len(values) < MAX_NEAREST:
         values = cosine * eligible.take(owners)

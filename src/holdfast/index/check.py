@@ -18,7 +18,8 @@ def check_index(db: Database) -> list[str]:
 
 
 def _find_index_faults(db: Database) -> Iterator[str]:
-    total, indexed = count_passages(db), count_indexed(db)
+    total = count_passages(db)
+    indexed = count_indexed(db)
     if total != _count(db, f"SELECT count(*) FROM passages WHERE {db.own}true"):
         yield "numbers of passages are missing"
         return

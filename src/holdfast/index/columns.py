@@ -1,7 +1,7 @@
-"""The archive as arrays: what ranking needs to know of every passage and window, one array for each property.
+"""The archive as arrays: one array for each property of passages and windows that ranking needs.
 
-Passages and windows are numbered from 0 in the order they were archived, so that their number is an index into the
-arrays. Columns only grow; forgetting clears `alive`.
+Passages and windows are numbered from 0 in the order in which they were archived, so their number is an index into the
+arrays. Columns only grow. Forgetting clears `alive`.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ class Columns:
     def __init__(self) -> None:
         self.passages = 0
         self.windows = 0
-        self._arrays: dict[str, npt.NDArray[Any]] = {
-            name: np.zeros(1024, dtype=kind) for name, kind in (PASSAGE_TYPES | DERIVED_TYPES | WINDOW_TYPES).items()
-        }
+        self._arrays: dict[str, npt.NDArray[Any]] = {}
+        for name, kind in (PASSAGE_TYPES | DERIVED_TYPES | WINDOW_TYPES).items():
+            self._arrays[name] = np.zeros(1024, dtype=kind)
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         """Return one column, with a value for each passage or window."""
-        size = self.windows if name in WINDOW_TYPES else self.passages
-        return self._arrays[name][:size]
+        if name in WINDOW_TYPES:
+            return self._arrays[name][: self.windows]
+        return self._arrays[name][: self.passages]
 
     def extend(self, *blocks: Mapping[str, npt.NDArray[Any]]) -> None:
         """Add the passages of blocks, as `decode` returns them: each counts its passages and windows from 0."""
@@ -84,11 +85,11 @@ class Columns:
             self.passages = passages
 
     def snapshot(self) -> Columns:
-        """Return the columns as they are now, whatever is added later. No array is copied: values never change."""
+        """Return the columns as they are now. No array is copied, because values never change once they are added."""
         return copy(self)
 
     def find_neighbours(self, numbers: Ints, side: Literal["previous", "following"]) -> Ints:
-        """Return the passages right before or after others in their session; -1 if there is none, and for -1."""
+        """Return the passages right before or after others in their session; -1 for none, and for the number -1."""
         found = self[side].take(numbers, mode="clip").astype(np.int64)
         return np.where((numbers >= 0) & (found < self.passages), found, -1)
 
@@ -100,7 +101,7 @@ class Columns:
                 grown[name] = np.zeros(max(size, 2 * len(array)), dtype=array.dtype)
                 grown[name][: len(array)] = array
         if grown:
-            self._arrays = self._arrays | grown  # a new dict: snapshots keep the arrays that they have
+            self._arrays = self._arrays | grown  # a new dict, so that snapshots keep their arrays
 
 
 def encode(columns: Columns) -> bytes:
@@ -117,7 +118,9 @@ def decode(data: bytes) -> dict[str, npt.NDArray[Any]]:
     arrays: dict[str, npt.NDArray[Any]] = {}
     offset = 16
     for name, kind in (PASSAGE_TYPES | WINDOW_TYPES).items():
-        size = windows if name in WINDOW_TYPES else passages
+        size = passages
+        if name in WINDOW_TYPES:
+            size = windows
         arrays[name] = np.frombuffer(data, kind, size, offset=offset)
         offset += arrays[name].nbytes
     return arrays

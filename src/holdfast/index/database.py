@@ -1,4 +1,4 @@
-"""The protocol of a database that has our tables: a SQLite file, or one tenant's part of a PostgreSQL server."""
+"""The protocol of a database with Holdfast's tables: a SQLite file, or one tenant's part of a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # rows are read and written without numpy
 
 
 class Rows(Protocol):
-    """The rows of a statement. A server gets all statements that are waiting when rows of one are read."""
+    """The rows of a statement. All waiting statements are sent to a server when the rows of one are read."""
 
     def fetchone(self) -> Any:
         """Return the next row, or None."""
@@ -31,7 +31,7 @@ class Database(Protocol):
             are numbered together.
         fixed: The parts of a scope that all rows have in common, so that the tables have no columns for them.
         first_passage: Added to the number of a passage, so that it differs from those of other tenants.
-        max_loaded_windows: From this number of windows on, vectors are not loaded, but left to `open_matrix`.
+        max_loaded_windows: With this many windows or more, vectors are not loaded, but left to `open_matrix`.
     """
 
     own: str
@@ -70,7 +70,7 @@ class Database(Protocol):
         """
 
     def open_vectors(self, space: Space) -> tuple[Matrix, dict[str, int]]:
-        """Return the vectors of a space that need not be read, and for each table the last row that is among them."""
+        """Return the vectors of a space that need not be read, and for each table the last row that they include."""
 
     def open_matrix(
         self, space: Space, columns: Columns, scopes: Sequence[int] | None, known: Matrix | None
@@ -84,4 +84,4 @@ class Database(Protocol):
         """Erase the vectors of forgotten passages (in ascending order), in every space."""
 
     def drop_vectors(self, passages: Sequence[int]) -> None:
-        """Delete the vectors of passages whose windows have changed: they are made again."""
+        """Delete the vectors of passages whose windows have changed, so that they are made again."""

@@ -1,4 +1,4 @@
-"""Find the posting lists of a query's terms: in the cache, in the table `postings`, and among terms not indexed yet."""
+"""Find the postings of a query's terms: in the cache, in the table `postings`, and among terms not indexed yet."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from holdfast.index.database import Database, Rows
 from holdfast.index.postings import NO_OCCURRENCES, PAGE, Occurrences, Postings, Unindexed, find, windows_of_one
 
 MAX_CACHED_BYTES: Final = 24 << 20
-"""Memory for the postings of recently used terms: the queries of one conversation share their words."""
+"""The memory for the postings of recently used terms. The queries of one conversation share many words."""
 MAX_CACHED_SIZES: Final = 50_000
-"""Terms whose number of windows is kept."""
+"""For how many terms the number of windows is kept."""
 MAX_CHEAP_WINDOWS: Final = 1_000_000
-"""If the terms of a query can occur in no more windows than this, all of their lists are read at once, and those of
-related terms. In a larger store the sizes are read first."""
+"""If the terms of a query can occur in no more windows than this, all of their lists are read at once, and so are those
+of related terms. In a larger store the sizes are read first."""
 
 _NO_LIMIT: Final = 2**31
 """More bytes than a page has."""
@@ -28,7 +28,7 @@ _NO_LIMIT: Final = 2**31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryTerms:
-    """The numbers of a query's terms. Those of related terms follow, which are left out of a large store."""
+    """The numbers of a query's terms, then those of related terms, which are not used in a large store."""
 
     numbers: list[int]
     own: int
@@ -41,7 +41,7 @@ class QueryTerms:
 
 @dataclass(frozen=True, slots=True)
 class _TermLists:
-    """The posting lists of a term by run: those that were read, and the sizes of those that were too long."""
+    """The posting lists of a term by run: those that were read, and the sizes of those that were too long to read."""
 
     lists: dict[int, Occurrences] = field(default_factory=dict)
     unread: dict[int, int] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class PostingLookup:
         self._sizes: dict[int, int] = {}
 
     def clear(self) -> None:
-        """Drop what is cached: the lists have changed."""
+        """Drop what is cached, because the lists have changed."""
         self._cache.clear()
         self._sizes.clear()
 
@@ -138,7 +138,7 @@ class PostingLookup:
         chosen = terms.numbers
         if max_bytes != _NO_LIMIT:
             chosen = self._select_terms(terms.own_numbers, found, fresh)
-        # Only the size of these was known, from an earlier query.
+        # For these terms only the size was known, from an earlier query.
         skipped = [term for term in chosen if term not in found and term not in self._cache]
         if skipped:
             found |= _select_lists(db, skipped, max_bytes).read()
@@ -156,7 +156,10 @@ class PostingLookup:
             self._sizes[term] = known.size
         sizes: list[int] = []
         for term in terms:
-            size = len(self._cache[term].windows) if term in self._cache else self._sizes[term]
+            if term in self._cache:
+                size = len(self._cache[term].windows)
+            else:
+                size = self._sizes[term]
             fresh_windows, _ = fresh.get(term, NO_OCCURRENCES)
             sizes.append(size + len(fresh_windows))
         if len(self._sizes) > MAX_CACHED_SIZES:
@@ -166,7 +169,7 @@ class PostingLookup:
 
     def read(self, chosen: ChosenTerms, columns: Columns) -> dict[int, Postings]:
         """Return the postings of the chosen terms; empty for a term that does not occur."""
-        # Taken from the cache first: adding others may drop them.
+        # These are taken from the cache first, because adding others may drop them.
         indexed = {term: self._cache[term] for term in chosen.terms if term not in chosen.lists}
         by_run = {**chosen.lists, **chosen.long_lists.read()}
         lists = [known.in_order() for known in by_run.values()]
@@ -182,7 +185,7 @@ class PostingLookup:
 
 
 def _select_lists(db: Database, terms: list[int], max_bytes: int) -> ListRequest:
-    """Select the lists of terms in every run; of a page that is longer than `max_bytes` only its length."""
+    """Select the lists of terms in every run. For a page that is longer than `max_bytes`, select only its length."""
     if not terms or not max_bytes:
         return ListRequest([], max_bytes, None)
     each, value = db.each(terms)

@@ -22,7 +22,7 @@ from holdfast.index.columns import Columns
 from holdfast.search.arrays import Floats
 
 PAGE: Final = 4032
-"""The size of a page in bytes: what fits on one page of SQLite. Only the list of a single term may be longer."""
+"""The maximum bytes of a page, so that it fits on one page of SQLite. Only the list of a single term may be longer."""
 MAX_COUNT: Final = 255
 """Occurrences in one window are counted in a byte."""
 _HEADER_BYTES: Final = 8  # the number of terms and of windows
@@ -39,7 +39,7 @@ _INVERSE: Final = np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
 _MIXER: Final = np.uint64(0xD6E8FEB86659FD93)
 _HALF: Final = np.uint64(32)
 _TERMS_AT_ONCE: Final = 8192
-"""Terms that are hashed together: their arrays fit into the processor's cache."""
+"""How many terms are hashed together, so that their arrays fit into the processor's cache."""
 
 Windows: TypeAlias = npt.NDArray[np.uint32]
 Counts: TypeAlias = npt.NDArray[np.uint8]
@@ -81,13 +81,13 @@ def _powers(base: np.uint64, count: int) -> npt.NDArray[np.uint64]:
 
 
 class Postings(msgspec.Struct, frozen=True):
-    """Where one term occurs, by window and by passage.
+    """The windows and the passages that one term occurs in.
 
     Attributes:
         windows: The windows, in ascending order.
-        counts: How often it occurs in each, at most `MAX_COUNT`.
+        counts: How often it occurs in each window, at most `MAX_COUNT`.
         passages: The passages, in ascending order.
-        times: How often it occurs in each.
+        times: How often it occurs in each passage.
     """
 
     windows: Windows
@@ -107,7 +107,7 @@ class Postings(msgspec.Struct, frozen=True):
         sizes = [sum([len(part_windows) for part_windows, _ in term_lists]) for term_lists in lists]
         stops = np.cumsum(sizes, dtype=np.int64)
 
-        # A passage of a term starts where the passage changes, or the term.
+        # A new passage starts at each window at which the passage or the term changes.
         owners = columns["passage"].take(windows)
         is_start = np.append(_find_changes(owners), True)
         is_start[stops] = True
@@ -142,7 +142,7 @@ class Postings(msgspec.Struct, frozen=True):
     def join(cls, earlier: Sequence[Postings], later: Sequence[Postings]) -> list[Postings]:
         """Join the postings of each term with those in later passages: all terms together, as in `of`."""
         joined = list(earlier)
-        grown = [number for number, one in enumerate(later) if len(one.windows)]
+        grown = [number for number, postings in enumerate(later) if len(postings.windows)]
         if not grown:
             return joined
         parts: list[Postings] = []
@@ -224,7 +224,7 @@ def _cut_lists(pairs: npt.NDArray[np.int64], terms: npt.NDArray[np.int64]) -> Li
 
 
 def _find_changes(values: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
-    """Return where a value differs from the one before it; True for the first."""
+    """Return for each value whether it differs from the one before it; True for the first."""
     changed = np.ones(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=changed[1:])
     return changed
@@ -243,12 +243,14 @@ def merge(runs: Sequence[Lists]) -> Lists:
     terms = terms[order]
     sizes = sizes[order]
     stops = np.cumsum(sizes)
-    total = int(stops[-1]) if len(stops) else 0
+    total = 0
+    if len(stops):
+        total = int(stops[-1])
     places = np.arange(total) + np.repeat(starts[order] - stops + sizes, sizes)
     windows = np.concatenate([run.windows for run in runs])[places]
     counts = np.concatenate([run.counts for run in runs])[places]
 
-    # The lists of one term are now one list, which stops where the last of them does.
+    # The lists of one term are now one list, which ends with the last of them.
     first = np.flatnonzero(_find_changes(terms))
     last = np.append(first[1:], len(terms))[: len(first)] - 1
     return Lists(terms[first], stops[last], windows, counts)
@@ -268,7 +270,7 @@ def chain(parts: Sequence[Lists]) -> Lists:
 
 
 def without(lists: Lists, windows: npt.NDArray[np.int64]) -> Lists:
-    """Return the lists without some windows; the same object if they have none of them."""
+    """Return the lists without some windows; the lists themselves if they have none of these."""
     is_removed = np.isin(lists.windows, windows)
     if not is_removed.any():
         return lists
@@ -354,7 +356,9 @@ def pages(lists: Lists) -> Iterator[tuple[int, bytes]]:
     while first < len(ends):
         stop = int(np.searchsorted(ends, written + PAGE - _HEADER_BYTES, side="right"))
         stop = max(first + 1, stop)  # a page has at least one term
-        low = int(lists.stops[first - 1]) if first else 0
+        low = 0
+        if first:
+            low = int(lists.stops[first - 1])
         high = int(lists.stops[stop - 1])
         part = Lists(
             lists.terms[first:stop], lists.stops[first:stop] - low, lists.windows[low:high], lists.counts[low:high]
@@ -372,7 +376,11 @@ def encode(lists: Lists) -> bytes:
 
 
 def decode(data: bytes) -> Lists:
-    """Decode the lists of a page; a ValueError if it is not one."""
+    """Decode the lists of a page.
+
+    Raises:
+        ValueError: It is not a page.
+    """
     terms, windows = _read_sizes(data)
     stops_at = _HEADER_BYTES + 8 * terms
     windows_at = _HEADER_BYTES + _TERM_BYTES * terms
@@ -404,12 +412,12 @@ def find(data: bytes, term: int) -> Occurrences | None:
 
 
 def windows_of_one(length: int) -> int:
-    """Return how many windows a page of this length has, if it is the page of a single term."""
+    """Return how many windows a page of this length has if it is the page of a single term."""
     return (length - _HEADER_BYTES - _TERM_BYTES) // _WINDOW_BYTES
 
 
 def pages_with(windows: npt.NDArray[np.int64], data: Sequence[bytes]) -> list[int]:
-    """Return the places of the pages that have any of these windows."""
+    """Return the places of the pages that contain any of these windows."""
     parts: list[bytes] = []
     sizes: list[int] = []
     for page in data:
@@ -423,8 +431,15 @@ def pages_with(windows: npt.NDArray[np.int64], data: Sequence[bytes]) -> list[in
 
 
 def _read_sizes(data: bytes) -> tuple[int, int]:
-    """Return how many terms and windows a page has; a ValueError if its length is another."""
-    terms, windows = _NUMBERS.unpack_from(data) if len(data) >= _HEADER_BYTES else (0, 0)
+    """Return how many terms and windows a page has.
+
+    Raises:
+        ValueError: Its length does not match these numbers.
+    """
+    terms = 0
+    windows = 0
+    if len(data) >= _HEADER_BYTES:
+        terms, windows = _NUMBERS.unpack_from(data)
     if len(data) != _HEADER_BYTES + _TERM_BYTES * terms + _WINDOW_BYTES * windows:
         raise ValueError("a page of posting lists does not have the length in its header")
     return terms, windows

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # rows are read and written without numpy
     from holdfast.search.arrays import Floats
 
 MAX_CANDIDATES: Final = 2048
-"""The passages that a search proposes for ranking, by default; those next to them come in addition."""
+"""How many passages a search proposes for ranking by default, not counting their neighbours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +23,12 @@ class PassageText:
     """A searchable part of a message.
 
     Attributes:
-        start: Where it starts in the message.
+        start: Its offset in the message.
         text: Its text.
         windows: The start and stop of each window in the text.
         terms: The terms of each window; empty when read back.
-        number, message, speaker, time: Its number, those of its message, and its speaker and time; set by the store.
+        number, message, speaker, time: Its number, the number of its message, its speaker and its time; set by the
+            store.
     """
 
     start: int
@@ -42,7 +43,9 @@ class PassageText:
     @property
     def name(self) -> str:
         """The name of the speaker; empty if only the role is known."""
-        return "" if self.speaker in get_args(Role) else self.speaker
+        if self.speaker in get_args(Role):
+            return ""
+        return self.speaker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +53,17 @@ class SearchQuery:
     """The terms and vector to search for, and the passages to search.
 
     Attributes:
-        scope: Who asks.
+        scope: The scope of the reader.
         terms: The terms with their weights.
-        related: For each term the terms that may stand for it, each with its share of the weight, 0 to 1. A store with
-            very many passages may ignore them.
-        across: Which parts of the scope need not agree.
+        related: For each term the terms that count instead of it, each with its share of the weight, 0 to 1. A store
+            with very many passages may ignore them.
+        across: Which parts of the scope need not match.
         vector: The vector of the question in `space`.
         space: The space of the vector.
         without_messages: Messages whose passages are not ranked.
         without_passages: Passages that are not ranked.
         since: Passages from before this time, in Unix milliseconds, are not ranked. Those without a time are.
-        newest: Only the newest passages, this many, are ranked.
+        newest: How many of the newest passages are ranked; None for all.
         neighbours: How many passages before and after each candidate in its session are returned with it. They do not
             count towards the limit.
         limit: The maximum number of candidates.

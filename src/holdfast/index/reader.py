@@ -1,7 +1,7 @@
 """The search index of a store, or of one tenant, as one process has read it.
 
-Everything in it comes from the tables, so it is right whichever process wrote them. It is kept between searches; each
-search first reads what was written since the last one.
+Everything in it comes from the tables, so it does not matter which process wrote them. It is kept between searches, and
+each search first reads what was written since the last one.
 """
 
 from __future__ import annotations
@@ -69,12 +69,13 @@ class Index:
         self._rewritten: int | None = None
 
     def search(self, db: Database, scopes: Scopes, query: SearchQuery) -> Candidates:
-        """Find the most promising passages in the present tables, in the caller's transaction.
+        """Find the most promising passages in the tables as they are now, in the caller's transaction.
 
-        Statements are sent long before their rows are read: a server answers all of the first part in one round trip,
-        reads long posting lists while this process compares vectors, and reads vectors while it ranks by words.
+        Statements are sent long before their rows are read. So a server answers all of the first part in one round
+        trip, reads long posting lists while this process compares vectors, and reads vectors while this process ranks
+        by words.
         """
-        # Ask for everything that is known to be needed.
+        # Send the statements that are needed in any case.
         condition, values = scope_condition(db, query.scope.required(query.across))
         new_scopes = scopes.find_new(db)
         readable_scopes = db.execute(f"SELECT id FROM scopes WHERE {condition}", values)
@@ -93,7 +94,7 @@ class Index:
         scopes.add(db, new_scopes)
         readable = np.zeros(len(scopes), np.bool_)
         readable[[number for (number,) in readable_scopes]] = True
-        if not self._apply_changes(changes):  # the tables were rewritten: what is kept here is outdated
+        if not self._apply_changes(changes):  # the tables were rewritten, and what was read before is outdated
             self._reset()
             return self.search(db, scopes, query)
 
@@ -101,7 +102,7 @@ class Index:
         corpus = self._make_corpus(readable)
         columns = corpus.columns
         chosen = self._postings.choose(db, terms, self.columns, self._unindexed, request)
-        own_scopes = None  # for a reader who may see all of them, nothing has to be filtered
+        own_scopes = None  # a reader who may see all scopes needs no filter
         if not corpus.whole:
             own_scopes = readable
         matrix = self._open_matrix(db, space, new_vectors, own_scopes)
@@ -136,8 +137,9 @@ class Index:
     def _find_changes(self, db: Database) -> _Changes:
         own = db.own
         known = self._unindexed.first
-        # Passages are read one by one until their block is written, and then again as a part of it: it starts at
-        # `known`. So they are read from the end of the blocks, if there are new ones, else from the last one read.
+        # Passages are read one by one until their block is written, and then again as a part of the block. Blocks from
+        # `known` on are not read yet. So passages are read from the end of the new blocks; if there are none, from the
+        # last passage that was read.
         since = f"{own}number >= (SELECT coalesce(max(stop), ?) FROM runs WHERE {own}stop > ?) ORDER BY number"
         counters = (
             f"SELECT (SELECT value FROM counters WHERE {own}name = 'rewritten'),"
@@ -169,7 +171,7 @@ class Index:
         return True
 
     def _make_corpus(self, readable: Bools) -> Corpus:
-        """Return the corpus of the readable scopes. That of all scopes is kept: it takes time for every passage."""
+        """Return the corpus of the readable scopes. The corpus of all scopes is kept, because it takes long to make."""
         columns = self.columns.snapshot()
         if not readable.all():
             return Corpus.of(columns, columns["alive"] & readable.take(columns["scope"]))
@@ -191,7 +193,7 @@ class Index:
     def _open_matrix(
         self, db: Database, space: Space | None, new_vectors: Mapping[str, Rows], readable: Bools | None
     ) -> Matrix | None:
-        """Return the vectors of a space; None if there are none. Very many stay in the database.
+        """Return the vectors of a space; None if there are none. If there are very many, they stay in the database.
 
         `readable` are the scopes of the reader, None for all.
         """
@@ -210,7 +212,7 @@ class Index:
         if space not in self._loaded:
             matrix, last = db.open_vectors(space)
             self._loaded[space] = _LoadedVectors(matrix, last)
-            new_vectors = {}  # asked for as if nothing were loaded
+            new_vectors = {}  # they were selected as if nothing were loaded
         if not new_vectors:
             new_vectors = self._find_vectors(db, space)
         loaded = self._loaded[space]
@@ -237,7 +239,7 @@ def _number_terms(query: SearchQuery) -> dict[str, int]:
 
 
 def _make_terms(query: SearchQuery, numbers: Mapping[str, int], postings: Mapping[int, Postings]) -> list[Term]:
-    """Return the terms of a query that were read, each with the related ones that were read too."""
+    """Return the terms of a query whose postings were read, with their related terms that were read too."""
     terms: list[Term] = []
     for word, weight in query.terms.items():
         own = postings.get(numbers[word])
@@ -253,7 +255,7 @@ def _make_terms(query: SearchQuery, numbers: Mapping[str, int], postings: Mappin
 
 
 def _find_eligible(columns: Columns, visible: Bools, query: SearchQuery, *, first: int) -> Bools:
-    """Return which of the visible passages the query does not exclude; `first` is the number of the first of all."""
+    """Return which of the visible passages the query does not exclude; `first` is the number of the first passage."""
     eligible = visible
     if query.since is not None:
         times = columns["time"]

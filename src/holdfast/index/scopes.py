@@ -10,7 +10,7 @@ from holdfast.errors import InputError
 from holdfast.index.database import Database, Rows
 
 Across: TypeAlias = bool | tuple[Literal["project", "agent", "session"], ...]
-"""Which parts of a scope need not agree: True for the session, so that an agent's other sessions are included.
+"""Which parts of a scope need not match: True for the session, so that an agent's other sessions are included.
 
 A tuple names the parts. Only an operator who reads all of a store reads across projects or agents.
 """
@@ -26,7 +26,7 @@ class Scope:
     session: str = ""
 
     def __post_init__(self) -> None:
-        # No database stores half a surrogate pair, and a name that cannot be stored must not be confused with another.
+        # No database stores a lone surrogate, and a name that cannot be stored must not be confused with another.
         for part in ("tenant", "project", "agent", "session"):
             name = getattr(self, part)
             try:
@@ -75,7 +75,7 @@ def scope_number(db: Database, scope: Scope) -> int:
 class Scopes:
     """The scopes of a database, or of one tenant, as far as they were read.
 
-    Scopes are only ever added, so those that are known stay right.
+    Scopes are only ever added, so those that are known stay valid.
     """
 
     def __init__(self) -> None:
@@ -95,11 +95,15 @@ class Scopes:
         self._known.clear()
 
     def load(self, db: Database) -> None:
-        """Read the scopes that are not known yet; a missing or damaged one is a ValueError."""
+        """Read the scopes that are not known yet.
+
+        Raises:
+            ValueError: A scope is missing or damaged.
+        """
         self.add(db, self.find_new(db))
 
     def load_for(self, db: Database, rows: Sequence[Sequence[Any]]) -> None:
-        """Read the scopes that are not known yet if one of these rows, of which each has its scope second, is in one.
+        """Read the scopes that are not known yet if one of these rows, whose second value is its scope, needs them.
 
         Scopes are hardly ever new, and a turn reads rows ten times.
         """

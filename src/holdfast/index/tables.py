@@ -6,9 +6,9 @@
     runs       the ranges of passages whose posting lists are together
     postings   the posting lists of a run, in pages
 
-Every 512 passages are indexed: their columns become a block, their posting lists a run. Four runs of one size are
-merged into one of the next, so that there are few. All of it happens in the caller's transaction: what is archived can
-be found at once, and a rollback undoes it.
+Passages are indexed 512 at a time: their columns become a block, their posting lists a run. Four runs of one size are
+merged into one of the next size, so that there are few. All of it happens in the caller's transaction: archived
+messages can be found at once, and a rollback undoes it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from holdfast.index.postings import Lists, term_ids
 from holdfast.index.query import PassageText
 
 BLOCK_PASSAGES: Final = 512
-"""Passages in a block and in a new run."""
+"""The number of passages in a block and in a new run."""
 RUNS_PER_MERGE: Final = 4
-"""Runs of one level that become one of the next."""
+"""How many runs of one level are merged into one of the next."""
 MAX_MERGES: Final = 3
-"""How often a run is merged. The largest has 32,768 passages; a larger merge would make one writer wait for seconds."""
+"""How often a run is merged. The largest has 32,768 passages. A larger merge would make one writer wait for seconds."""
 
 _WINDOW_BYTES: Final = 12
 """The size of a window in `passages.windows`: its start, its stop, and its number of terms."""
@@ -62,7 +62,7 @@ def _add_unindexed(db: Database, numbers: Iterable[int], passages: Sequence[Pass
         for window_terms in passage.terms:
             words += window_terms
         stops.append(len(words))
-    terms = term_ids(words)  # of all passages together, which takes a fraction of the time
+    terms = term_ids(words)  # for all passages together, which takes a fraction of the time
     rows: list[tuple[int, bytes]] = []
     start = 0
     for number, stop in zip(numbers, stops, strict=True):
@@ -87,7 +87,7 @@ def decode_windows(data: bytes) -> npt.NDArray[np.uint32]:
 
 
 def count_passages(db: Database) -> int:
-    """Count the passages, forgotten ones included."""
+    """Count the passages, including forgotten ones."""
     return int(db.execute(f"SELECT coalesce(max(number) + 1, 0) FROM passages WHERE {db.own}true").fetchone()[0])
 
 

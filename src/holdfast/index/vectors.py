@@ -22,27 +22,27 @@ Signs = npt.NDArray[np.uint64]
 Derived = TypeVar("Derived", Floats, Signs)
 
 PAGE: Final = 32_768
-"""Windows in one array of a matrix, so that it grows without being copied."""
+"""The number of windows in one array of a matrix, so that it grows without being copied."""
 FEW: Final = 0.5
-"""If a reader sees a smaller share of a page, only these windows are compared."""
+"""If a reader sees a smaller share of the windows of a page, only these windows are compared."""
 
-# From `MANY` windows on, a scan of all bytes takes too long. Then all signs are compared, one bit for each dimension,
-# and only the windows that share most signs with the query are compared byte by byte: `LOOKED_INTO`, or one in `ONE_IN`
-# if that is more. docs/decisions/0001-index.md has the measurement.
+# With `MANY` windows or more, a scan of all bytes takes too long. Then all signs are compared, one bit for each
+# dimension, and only the windows that share most signs with the query are compared byte by byte: `LOOKED_INTO` of them,
+# or one in `ONE_IN` if that is more. docs/decisions/0001-index.md has the measurement.
 MANY: Final = 131_072
 LOOKED_INTO: Final = 8_192
 ONE_IN: Final = 96
 
 SAMPLE: Final = 1024
-"""Windows in the even sample that the mean is computed from."""
+"""The number of windows in the even sample from which the mean is computed."""
 FEW_WINDOWS: Final = 20
-"""The mean of 20 windows counts half: it is as if 20 more had nothing in common."""
+"""The mean of 20 windows counts half, as if there were 20 more with nothing in common."""
 
 
 def quantise(vectors: Floats) -> Bytes:
     """Return vectors (one for each row) as signed bytes.
 
-    A vector of zeros, or with anything but numbers in it, becomes zeros, which are similar to nothing.
+    A vector of zeros, or one with values that are not finite, becomes zeros, which are similar to nothing.
     """
     largest = np.abs(vectors).max(axis=1, keepdims=True, initial=0.0)
     usable = np.isfinite(largest) & (largest > 0)
@@ -63,7 +63,7 @@ class _Mean:
 class Matrix:
     """The vectors of one embedding space by window number. Windows without a vector are rows of zeros.
 
-    From `many` windows on, the signs of the vectors tell which `looked_into` of them a query is compared with.
+    With `many` windows or more, the signs of the vectors decide which `looked_into` of them a query is compared with.
     """
 
     def __init__(self, dimension: int, *, many: int = MANY, looked_into: int = LOOKED_INTO) -> None:
@@ -74,7 +74,7 @@ class Matrix:
         # Derived from pages, and computed once for each row.
         self._squares: dict[int, Floats] = {}
         self._signs: dict[int, Signs] = {}
-        # Memory for the number of shared signs of each window, which is used again: new memory takes time.
+        # The number of shared signs of each window. The array is reused, because allocating one takes time.
         self._shared = np.zeros(0, np.uint16)
         # The windows that the last query was compared with byte by byte, and their vectors.
         self._compared: tuple[npt.NDArray[np.int64], Bytes] | None = None
@@ -100,13 +100,13 @@ class Matrix:
         self._signs[number] = signs
 
     def prefetch(self, query: Floats, *, windows: int, visible: Bools | None = None) -> None:
-        """Do nothing: all vectors are in memory. A matrix on a server asks for them here, to read them in `cosine`."""
+        """Do nothing, because all vectors are in memory. A matrix on a server selects them here for `cosine`."""
 
     def cosine(self, query: Floats, *, windows: int, visible: Bools | None = None) -> Floats:
         """Return the cosine of the query with each of the first `windows` windows.
 
-        It is 0 for a window without a vector and for one that is not visible. Of very many windows only the most
-        promising are compared; the others have 0 too.
+        It is 0 for a window without a vector and for one that is not visible. If there are very many windows, only the
+        most promising are compared, and the others have 0 too.
         """
         wanted = quantise(query[None, :].astype(np.float32))
         self._compared = None
@@ -161,8 +161,8 @@ class Matrix:
     def centre(self, query: Floats, cosine: Floats, *, visible: Bools | None = None) -> Centering | None:
         """Return the mean of the visible windows, by an even sample; None if none has a vector.
 
-        `cosine` is that of all windows with the query. Only for the most similar ones is the cosine with the mean
-        computed.
+        `cosine` is that of all windows with the query. The cosine with the mean is computed only for the windows most
+        similar to the query.
         """
         sampled = self._sample_mean(len(cosine), visible)
         mean = sampled.mean
@@ -185,7 +185,7 @@ class Matrix:
         return Centering(length, question, best, cosines, sampled.known)
 
     def _sample_mean(self, windows: int, visible: Bools | None) -> _Mean:
-        """Return the mean of an even sample of the visible windows. It is computed once for the same sample."""
+        """Return the mean of an even sample of the visible windows. It is computed once for each sample."""
         if visible is None:
             sample = np.arange(0, windows, max(1, windows // SAMPLE))
         else:
@@ -202,7 +202,7 @@ class Matrix:
         count = int(np.count_nonzero(has_vector))
         if not count:
             return _Mean(sample, None, 0.0)
-        # einsum, not a product of matrices: for so few numbers, starting the threads of linear algebra costs more.
+        # einsum instead of a matrix product: with so few numbers, starting the threads of linear algebra costs more.
         total = np.einsum("i,ij->j", 1 / lengths[has_vector], rows[has_vector])
         return _Mean(sample, total / (count + FEW_WINDOWS), count / len(sample))
 
@@ -216,13 +216,13 @@ class Matrix:
         for number, (first, stop) in enumerate(pairwise(bounds)):
             if stop > first and number in self._pages:
                 places = windows[first:stop] - number * PAGE
-                # Every place exists; with mode="clip" numpy writes to `out` without a copy.
+                # Every place exists. With mode="clip", numpy writes to `out` without a copy.
                 np.take(self._pages[number], places, axis=0, out=rows[first:stop], mode="clip")
         return rows
 
 
 def _derive_new(known: dict[int, Derived], number: int, rows: Bytes, derive: Callable[[Bytes], Derived]) -> Derived:
-    """Return what is derived from the rows of a page, computing it only for new rows: a page mostly grows."""
+    """Return what is derived from the rows of a page. It is computed only for new rows, because pages mostly grow."""
     found = known.get(number)
     if found is None:
         found = derive(rows)
@@ -247,7 +247,7 @@ def _squares(rows: Bytes) -> Floats:
 def pack_signs(rows: Bytes) -> Signs:
     """Return one bit for each part of each vector, set if it is above 0.
 
-    There is a row for each 64 parts, with a 64-bit word for each vector.
+    The result has a row for each 64 parts, with a 64-bit word for each vector.
     """
     positive = rows > 0
     missing = -rows.shape[1] % 64
@@ -285,7 +285,7 @@ def _cosine(wanted: Bytes, rows: Bytes, squares: Floats) -> Floats:
 # --- cosines relative to the mean ----------------------------------------------------
 
 MAX_CENTERED_WINDOWS: Final = 2048
-"""The number of windows, those most similar to the query, whose cosines are centred."""
+"""How many windows, those most similar to the query, have their cosines centred."""
 _MIN_SQUARE: Final = np.float32(1e-3)
 
 
@@ -294,7 +294,7 @@ class Centering:
     """The mean of the visible windows' vectors.
 
     Attributes:
-        length: The length of the mean, 0 to 1: the more similar the windows, the longer.
+        length: The length of the mean, 0 to 1. It is the longer, the more similar the windows are.
         question: The cosine of the query with the mean.
         windows: The windows whose cosines are centred.
         cosines: The cosine of each of them with the mean.
