@@ -59,7 +59,7 @@ from holdfast_agent.tools import agent_tools, flush_tools
 from holdfast_agent.view import Quiet, ReplyStream, View
 
 MIN_MESSAGES: Final = 2
-"""A conversation of at most this many messages is neither flushed nor compacted automatically."""
+"""A conversation of this many messages or fewer is neither flushed nor compacted automatically."""
 MAX_STEPS: Final = 100
 """The maximum number of model calls in one turn, without a message of the user."""
 MAX_REPLY_TOKENS: Final = 8_192
@@ -68,7 +68,7 @@ REPLY_SECONDS: Final = 600.0
 """The timeout of a model call of the conversation."""
 
 Tally: TypeAlias = SimpleQueue[tuple[Purpose, Spent]]
-"""Model calls outside of the conversation that are not counted yet, from any thread."""
+"""Model calls outside the conversation that are not counted yet, from any thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class Records:
     """The reports of the engine to its agent, from any thread.
 
     Attributes:
-        tally: Model calls outside of the conversation that are not counted yet.
+        tally: Model calls outside the conversation that are not counted yet.
         hook_failures: Failures of listeners that are not shown yet.
     """
 
@@ -126,12 +126,16 @@ def open_engine(
     hooks: Hooks | None = None,
     background: bool = True,
 ) -> Engine:
-    """Open the engine of an agent. Its models are those of the settings, else `model`, and their calls are counted.
+    """Open the engine of an agent. Its models are those of the settings, or `model`, and their calls are counted.
 
-    `root` is the agent's folder and `key` that of its conversation, as events of compactions name them.
+    `root` is the agent's folder and `key` is the key of its conversation, as events of compactions name them.
     """
-    writer = as_model(settings.compaction.model, settings=settings) if settings.compaction.model else model
-    reader = as_model(settings.knowledge.model, settings=settings) if settings.knowledge.model else writer
+    writer = model
+    if settings.compaction.model:
+        writer = as_model(settings.compaction.model, settings=settings)
+    reader = writer
+    if settings.knowledge.model:
+        reader = as_model(settings.knowledge.model, settings=settings)
     return Engine.open(
         home,
         settings=settings,
@@ -151,14 +155,14 @@ def open_engine(
 
 
 class Agent:
-    """A conversation with a model: it is continued, or begun, when the agent is made. It does not run on Windows.
+    """A conversation with a model, which is continued or begun when the agent is made. It does not run on Windows.
 
     `open_engine` opens its engine, which reports to `records`; `flush_model` writes notes before a compaction, by
-    default `model`. Without a `project` each conversation belongs to that of the folder in which it began. `confirm`
-    asks the user before a command runs or a file is written; without it neither is possible.
+    default `model`. Without a `project`, each conversation belongs to the project of the folder in which it began.
+    `confirm` asks the user before a command runs or a file is written; without it neither is possible.
 
-    `conversation` is the one that is open, with its transcript; `session` is the same in the engine. `history` is all
-    of it, with secrets unmasked while it is open. Setting `cancel` interrupts whatever is going on.
+    `conversation` is the open one, with its transcript; `session` is the same in the engine. `history` has all of its
+    messages, with secrets unmasked while it is open. Setting `cancel` interrupts the work in progress.
     """
 
     def __init__(
@@ -197,9 +201,9 @@ class Agent:
         self.records = records or Records()
         self.memories = Memories(engine, settings, sessions.agent)
         self._exchanges = Exchanges()
-        # The system prompt of the turn that is running: its tools may change the files it is made from.
+        # The system prompt of the running turn, whose tools may change the files that the prompt is made from.
         self._system: Message | None = None
-        # When the user's message was sent, until it is saved in the entry; else 0.
+        # When the user's message was sent, until it is saved in the entry; otherwise 0.
         self._input_time = 0
         # The last notice about long-term memories, so that it is not repeated.
         self._memory_warning = ""
@@ -218,7 +222,7 @@ class Agent:
         self._finish(before)
 
     def close(self) -> None:
-        """Close everything; the conversation can be continued later."""
+        """Close everything. The conversation can be continued later."""
         self.memories.close()
         if self.notes is not None:
             self.notes.close()
@@ -237,20 +241,20 @@ class Agent:
         return self.session._fit_limits(budget(self.settings, window=self.limit, overhead=self._tool_tokens))
 
     def _find_max_reply(self, window: Window | None) -> int:
-        """Return how many tokens a reply may have: what is reserved before the first one, or what the window leaves.
+        """Return how many tokens a reply may have: the reserve before the first one, or less if the window leaves less.
 
         After short replies less is reserved, so the window may leave less.
         """
-        most = min(MAX_REPLY_TOKENS, budget(self.settings, window=self.limit).reserve)
+        max_tokens = min(MAX_REPLY_TOKENS, budget(self.settings, window=self.limit).reserve)
         if window is None:
-            return most
+            return max_tokens
         report = window.report
         left = int(report.raw_max_tokens - report.token_scale * report.total_tokens)
-        return max(1, min(most, left))
+        return max(1, min(max_tokens, left))
 
     @property
     def is_first_run(self) -> bool:
-        """Whether this is the first conversation in the workspace: only that one gets `BOOTSTRAP.md`."""
+        """Whether this is the first conversation in the workspace. Only the first one gets `BOOTSTRAP.md`."""
         has_file = (self.root / workspace.FIRST_RUN).is_file()
         return has_file and self.sessions.is_first(self.session.id, cwd=str(self.root))
 
@@ -259,7 +263,7 @@ class Agent:
         return [self._system or self.build_system_prompt(), *self.history]
 
     def build_system_prompt(self) -> Message:
-        """Build the system prompt from the workspace as it is now. One turn has one, whatever its tools change."""
+        """Build the system prompt from the workspace as it is now. A turn keeps its prompt until it ends."""
         prompt = workspace.system_prompt(
             self.root,
             settings=self.settings.agent,
@@ -276,9 +280,9 @@ class Agent:
         return self.window or self._assemble()
 
     def measure(self) -> ContextReport | None:
-        """Report the window as it would be sent now: everything that shows its size shows this.
+        """Report the window as it would be sent now. Everything that shows its size shows this report.
 
-        None for an empty conversation, and if memory fails.
+        It is None for an empty conversation, and if memory fails.
         """
         if self._measured is None and self.history:
             with self.guard_memory():
@@ -291,10 +295,12 @@ class Agent:
     def used_tokens(self) -> int:
         """The tokens of the window as it would be sent now; 0 if they are not known."""
         report = self.measure()
-        return report.total_tokens if report is not None else 0
+        if report is None:
+            return 0
+        return report.total_tokens
 
     def forget_measure(self) -> None:
-        """Count the window again when it is shown: something was added to it, or cut from it."""
+        """Count the window again when it is shown next, because something was added to it or cut from it."""
         self._measured = None
 
     def _assemble(self) -> Window:
@@ -312,7 +318,9 @@ class Agent:
         try:
             # Before anything that calls a model or takes time. Its time is saved with the reply, in one write.
             self.record(Message(role="user", parts=(Text(text=text),)))
-            self._input_time = 0 if heartbeat else self.sessions.clock()
+            self._input_time = 0
+            if not heartbeat:
+                self._input_time = self.sessions.clock()
             with self.guard_memory():
                 self.session.append(self.history[-1:])
             if is_due:
@@ -322,7 +330,7 @@ class Agent:
             turn = self._run_model_loop()
         finally:
             self.forget_measure()
-            self.cancel.clear()  # not at the start: that would lose a Ctrl-C that comes just before it
+            self.cancel.clear()  # not at the start, which would lose a Ctrl-C just before it
             self._show_hook_failures()
             self._system = None
             if self._input_time:  # no reply has saved it
@@ -337,7 +345,7 @@ class Agent:
     def _save_progress(
         self, entry: SessionEntry, *, reply: Reply | None = None, window: Window | None = None
     ) -> SessionEntry:
-        """Record the time of the user's message, once, a reply, and what was cut from the window that it answers."""
+        """Record the time of the user's message (once), a reply, and what was cut from the window that it answers."""
         if self._input_time:
             entry = entry.with_input(self._input_time)
             self._input_time = 0
@@ -397,19 +405,26 @@ class Agent:
             if not error.tries:
                 raise
             new = self.reset(session_notes.digest_history(self.history, window=self.limit))
+            archive = "the archive"
+            if new.archived:
+                archive = new.archived.name
             self.view.notice(
                 f"The request did not fit: {error.tries + 1} windows were refused. A new conversation begins with a "
-                f"digest of the old one, which is kept in {new.archived.name if new.archived else 'the archive'}."
+                f"digest of the old one, which is kept in {archive}."
             )
         return self._call_model()
 
     def _call_model(self) -> Completion | None:
         """Call the model for its next reply; None if the user interrupted it."""
-        questions = [message.text for message in self.history if message.role == "user"]
+        question = ""
+        for message in reversed(self.history):
+            if message.role == "user":
+                question = message.text
+                break
         facts: list[FactRow] = []
         standing: list[FactRow] = []
         with self.guard_memory():
-            facts += self.memories.recall_facts(questions[-1] if questions else "")
+            facts += self.memories.recall_facts(question)
             standing += self.memories.list_standing()
         failure = self.memories.failure
         if failure and failure != self._memory_warning:
@@ -453,18 +468,20 @@ class Agent:
     def record(self, message: Message, *, reply: bool = False) -> None:
         """Append a message to the transcript, with secrets masked, and to the history, with secrets as they are.
 
-        Recalled text that comes back in it is removed first: transcripts must not contain any.
+        Recalled text that comes back in it is removed first, because transcripts must not contain any.
         """
         with self.guard_memory():
             own = strip_message(message, self.engine._memory.marks)
             if own is not None and own is not message:
                 self.view.notice(f"Recalled text was removed from a message of the role {message.role}.")
                 message = own
-        provider = self.model.name.partition("/")[0] if reply else ""
+        provider = ""
+        if reply:
+            provider = self.model.name.partition("/")[0]
         self.history += self.conversation.append(message, provider=provider, redact=self.settings.archive.redaction)
 
     def reset(self, messages: Sequence[Message] = ()) -> Conversation:
-        """Archive the conversation and begin another with some messages; what was learned from it is kept."""
+        """Archive the conversation and begin another with some messages. Facts learned from it are kept."""
         before = self.session
         self._switch_to(self.sessions.reset(self.conversation.key, cwd=str(self.root)))
         for message in messages:
@@ -495,7 +512,7 @@ class Agent:
             self.view.notice(problem)
 
     def _find_session(self, session_id: str, cwd: str) -> Session:
-        """Get a conversation from the engine, in the project of its folder; one stored without a project stays so."""
+        """Get a conversation from the engine, in the project of its folder, unless it is stored without a project."""
         project = self.project
         if project is None:
             project = cwd
@@ -509,7 +526,7 @@ class Agent:
         return session
 
     def _load_history(self, context: Context) -> list[Message]:
-        """Load the messages, without forgotten ones; if memory has lost their summary, the transcript has another."""
+        """Load the messages, without forgotten ones. If memory lost their summary, use that of the transcript."""
         path = self.conversation.transcript.path()
         has_summary = any(edit.kind == "compacted" for edit in self.session.edits())
         messages: list[Message] = []
@@ -549,7 +566,7 @@ class Agent:
             )
 
     def forget(self, ids: Sequence[int]) -> int:
-        """Forget messages of any conversation for good: in transcripts, in later requests, in memory."""
+        """Forget messages of any conversation for good: in transcripts, in later requests and in memory."""
         rows = self.session.get(ids)
         self.sessions.forget(rows)
         self.conversation.transcript.refresh()
@@ -583,7 +600,7 @@ class Agent:
         self.conversation = replace(self.conversation, entry=self.sessions.update(self.conversation.key, apply))
 
     def save_tally(self) -> None:
-        """Save the tokens of model calls outside of the conversation since the last change."""
+        """Save the tokens of model calls outside the conversation since the last change."""
         if not self.records.tally.empty():
             self.update_entry(lambda entry: entry)
 
@@ -612,7 +629,7 @@ class Agent:
             messages = self.build_messages()
             used = self.session.count_tokens(messages, limit=self.limit) + self._tool_tokens
             was_flushed = self.flush(used=used - coming, coming=coming, heartbeat=heartbeat)
-            # A window has to leave room for what its validation may add, else it is cut.
+            # A window has to leave room for what its validation may add. Otherwise it is cut.
             if self.settings.compaction.enabled and used + added_tokens_of(messages) > self.limits.compact_at:
                 try:
                     if not was_flushed:
@@ -648,7 +665,7 @@ class Agent:
         return done
 
     def _compact_after_overflow(self, *, limit: int, reserve: int | None) -> None:
-        """Flush and compact because the model has refused a request; what was sent for it is in the session."""
+        """Flush and compact because the model has refused a request, whose messages the session already has."""
         self.flush()
         before = self.used_tokens
         done = self.session.compact(limit=limit, reserve=reserve, cancel=self.cancel)
@@ -665,7 +682,9 @@ class Agent:
         if self.settings.archive.redaction:
             details = redact_value(details)
         # The first kept message may be one that the transcript does not have, such as the system prompt.
-        first_kept = done.plan.first_kept.message.id if done.plan.first_kept is not None else None
+        first_kept: str | None = None
+        if done.plan.first_kept is not None:
+            first_kept = done.plan.first_kept.message.id
         if first_kept not in {entry.id for entry in self.conversation.transcript.path()}:
             first_kept = None
         self.conversation.transcript.append_compaction(
@@ -679,7 +698,9 @@ class Agent:
         self.window = None
         self.forget_measure()
         if summary.rung in {"partial", "digest"} and summary.warnings:
-            part = "Part of the summary" if summary.rung == "partial" else "The summary"
+            part = "The summary"
+            if summary.rung == "partial":
+                part = "Part of the summary"
             self.view.notice(
                 f"{part} was made by rules, because the model gave none: {summary.warnings[-1]}. If it needs more "
                 "time, set compaction.timeout_seconds to more."
@@ -689,7 +710,7 @@ class Agent:
             self.view.notice(warning)
 
     def describe_compaction(self, done: Compaction, *, before: int) -> str:
-        """Say how much smaller the window is than the tokens `before`, what left it, and where that is."""
+        """Describe how much smaller the window is than `before`, what left it, and where that is kept."""
         change = f"{shorten_number(before)} → {shorten_number(self.used_tokens)}"
         left = plural(len(done.plan.summarised), "message")
         return (
@@ -698,12 +719,12 @@ class Agent:
         )
 
     def flush(self, *, used: int | None = None, coming: int = 0, heartbeat: bool = False) -> bool:
-        """Let the agent write its notes in a silent turn, unless it has in this compaction cycle.
+        """Let the agent write its notes in a silent turn, unless it has done so in this compaction cycle.
 
-        Return whether the turn has run, or failed: it is not tried again before the compaction that follows.
+        Return whether the turn ran or failed. Then it is not tried again before the compaction that follows.
 
-        Without `used`, the tokens in the window, a compaction follows in any case; with it, the turn runs if they are
-        near the threshold.
+        `used` are the tokens in the window: the turn runs if they are near the threshold. Without it, a compaction
+        follows in any case.
         """
         entry = self.conversation.entry
         settings = self.settings
