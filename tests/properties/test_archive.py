@@ -1,4 +1,4 @@
-"""Archiving any conversation: nothing is lost, nothing is doubled, no secret is written."""
+"""Archiving any conversation: nothing is lost, nothing is stored twice, and no secret is written."""
 
 import tempfile
 from pathlib import Path
@@ -28,7 +28,7 @@ conversations = st.lists(messages(), max_size=6)
 @given(conversation=conversations)
 @settings(max_examples=examples(80), deadline=None)
 def test_every_message_is_in_the_archive(conversation: list[Message]) -> None:
-    """I1: without masking, what was given is what is archived, but for recalled blocks, in order."""
+    """I1: without masking, the archive has what was sent, in order, except for recalled blocks."""
     kept = [row.message for row in make_rows(conversation, scope=SCOPE, redact=False, marks=MARKS)]
     assert kept == [own for message in conversation if (own := strip_message(message, MARKS)) is not None]
 
@@ -36,7 +36,7 @@ def test_every_message_is_in_the_archive(conversation: list[Message]) -> None:
 @given(conversation=conversations, cut=st.integers(0, 6))
 @settings(max_examples=examples(40), deadline=None)
 def test_the_same_history_again_adds_nothing(conversation: list[Message], cut: int) -> None:
-    """I6: a history that comes again, whole or after a part of it, adds only what is new."""
+    """I6: if a history is sent again, whole or in part, only new messages are added."""
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "store.db") as store:
         store.add_messages(make_rows(conversation[:cut], scope=SCOPE))
         numbers = store.add_messages(make_rows(conversation, scope=SCOPE))
@@ -47,7 +47,7 @@ def test_the_same_history_again_adds_nothing(conversation: list[Message], cut: i
 @given(conversation=conversations, secret=st.sampled_from(SECRETS), before=texts(), after=texts(), role=st.booleans())
 @settings(max_examples=examples(60), deadline=None)
 def test_no_secret_is_written(conversation: list[Message], secret: str, before: str, after: str, role: bool) -> None:  # noqa: FBT001 - drawn
-    """I8: a secret, in words or in a tool's output, is in no file of the store and no row."""
+    """I8: a secret, in words or in a tool's output, is in no row and in no file of the store."""
     words = f"{before} {secret} {after}"
     loud = Message(role="user", parts=(Text(text=words),))
     if role:
@@ -61,7 +61,7 @@ def test_no_secret_is_written(conversation: list[Message], secret: str, before: 
 
 @given(text=texts(), recalled=texts(), first=st.booleans())
 def test_recalled_text_is_never_found(text: str, recalled: str, first: bool) -> None:  # noqa: FBT001 - drawn
-    """What was recalled into a message is in no passage of it, wherever it stood."""
+    """Recalled text in a message is in none of its passages, wherever it is."""
     marked = f"canary {recalled}"
     block = render([Fact(type="issue", text=marked)], [Detail(role="user", time=0, text=marked)], MARKS)
     message = Message(role="user", parts=(Text(text=f"{block}\n\n{text}" if first else f"{text}\n\n{block}"),))
@@ -73,7 +73,7 @@ def test_recalled_text_is_never_found(text: str, recalled: str, first: bool) -> 
 @given(text=st.text(st.characters(exclude_categories=()), max_size=3000))
 @settings(max_examples=examples(100), deadline=None)
 def test_passages_cover_what_can_be_found(text: str) -> None:
-    """Passages and windows of any text cover it from end to end."""
+    """The passages and windows of any text cover it from end to end."""
     passages = cut(text)
     assert "".join(passage.text for passage in passages) == text
     for passage in passages:
@@ -90,7 +90,7 @@ def test_passages_cover_what_can_be_found(text: str) -> None:
 )
 @settings(deadline=None)
 def test_windows_have_the_terms_of_their_words(text: str, name: str) -> None:
-    """Each window is found by what stands in it, cut as it is, and by who said it."""
+    """Each window is found by its words, even if it cuts them, and by its speaker."""
     for passage in cut(text, speaker=name):
         words = [passage.text[start:stop] for start, stop in passage.windows]
         assert [list(found) for found in passage.terms] == [terms(part) + terms(name) for part in words]

@@ -1,4 +1,4 @@
-"""I1, I2, I6: whatever branches a conversation has, each message is archived once, and the newest one is sent."""
+"""I1, I2, I6: in a conversation with any branches, each message is archived once, and the newest one is sent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STEPS = st.lists(
 @given(steps=STEPS)
 @settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_message_is_its_words_and_what_came_before(steps: list[tuple[str, str, str, int]]) -> None:
-    """A conversation is a tree: the same words at two places are two messages, and sent again they are none."""
+    """A conversation is a tree: the same words in two places are two messages; sent again, they are not new."""
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine.open(folder, settings=QUIET, background=False)
         messages: list[dict[str, Any]] = []
@@ -63,7 +63,7 @@ def test_a_message_is_its_words_and_what_came_before(steps: list[tuple[str, str,
 
 
 def _sent(engine: Engine, messages: list[dict[str, Any]]) -> list[Any] | None:
-    """What is sent; None where what must stay does not fit."""
+    """Return what is sent; None if what must stay does not fit."""
     try:
         return engine.session("s").assemble(messages, limit=6_000).render("openai_chat")
     except WindowTooSmallError:

@@ -33,7 +33,7 @@ ERRORS = (ModelError, ModelBusyError, ModelTimeoutError, ModelOverflowError, Mod
 
 @st.composite
 def talks(draw: st.DrawFn) -> list[Message]:
-    """A conversation of some length, with tools, failures, thoughts and pastes."""
+    """Draw a conversation of some length, with tools, failures, thoughts and pasted text."""
     conversation: list[Message] = []
     for number in range(draw(st.integers(1, 12))):
         said = draw(st.sampled_from(WORDS)) * draw(st.integers(1, 300))
@@ -57,7 +57,7 @@ ANY_TALK = talks() | conversations()
 
 @st.composite
 def windows(draw: st.DrawFn) -> list[Item]:
-    """A window: some of it pinned, some with a recalled block, some without a number, some sent twice."""
+    """Draw a window: some items are pinned, some have a recalled block or no number, some are sent twice."""
     window = items(draw(ANY_TALK), pinned=draw(st.lists(st.integers(1, 30), max_size=2)))
     for index in draw(st.lists(st.integers(0, max(0, len(window) - 1)), max_size=3)) if window else ():
         nameless = replace(window[index], id=0)
@@ -67,7 +67,7 @@ def windows(draw: st.DrawFn) -> list[Item]:
 
 
 def answers() -> st.SearchStrategy[Answer]:
-    """Anything that a model may do."""
+    """Draw anything that a model may do."""
     errors = st.sampled_from(ERRORS).map(lambda kind: kind("it went wrong"))
     wrong = st.sampled_from(["", "{", "Error: 500", "I'm sorry, I can't.", "## Goal", "</summary>" * 500, "x" * 60_000])
     return st.one_of(st.none(), errors, wrong, texts(), st.just(good()))
@@ -85,7 +85,7 @@ some_window = st.sampled_from([300, 1_000, 4_000, 32_000])
 
 
 def planned_as(window: list[Item], settings_: Compaction, size: int, **more: Any) -> CompactionPlan:
-    """The plan for a window."""
+    """Return the plan for a window."""
     return plan_compaction(window, settings=settings_, budget=limits(size), **more)
 
 
@@ -96,7 +96,7 @@ def planned_as(window: list[Item], settings_: Compaction, size: int, **more: Any
 def test_progress_or_an_error(
     window: list[Item], settings_: Compaction, size: int, script: list[Answer], last: Answer
 ) -> None:
-    """Whatever the model does, there are fewer tokens in a bounded number of calls and seconds, or a typed error."""
+    """There are fewer tokens after a bounded number of calls and seconds, or a typed error."""
     made = planned_as(window, settings_, size, force=True, previous_summary="## Goal\nIt was about ducks.")
     model = Summariser(
         lambda number, _prompt: script[number - 1] if number <= len(script) else last, context_tokens=size
@@ -120,7 +120,7 @@ def test_progress_or_an_error(
 def test_a_plan_takes_whole_units_and_loses_nothing(
     window: list[Item], settings_: Compaction, size: int, *, force: bool
 ) -> None:
-    """Everything is summarised or kept, in order; no unit is parted, nothing pinned or nameless goes."""
+    """Everything is summarised or kept, in order; no unit is split, and nothing pinned or unnumbered is removed."""
     made = planned_as(window, settings_, size, force=force)
     gone = set(made.ids)
     assert [item for item in window if item.kind == "system" or item.id not in gone] == list(made.kept)

@@ -1,4 +1,4 @@
-"""Clients that name no session, all with one key: no session ever has the words of two of them."""
+"""Clients that name no session share one key: no session ever contains the words of two of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def say(role: str, text: str) -> Message:
 
 @dataclass
 class Client:
-    """A client with a conversation, and the words that no one else says."""
+    """A client with a conversation, and the words that only this client says."""
 
     name: str
     history: list[Message] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Client:
 
 
 class World:
-    """Clients, the server between them and a model, and what the server has put into each session."""
+    """Clients, the server between them and a model, and what the server stores in each session."""
 
     def __init__(self, engine: Engine, random: Random) -> None:
         self.engine = engine
@@ -56,12 +56,12 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        """Start the server again. Requests on their way are lost."""
+        """Restart the server. Open requests are lost."""
         self.conversations = Conversations(self.engine, key=lambda: b"key")
         self.open = []
 
     def step(self) -> None:
-        """Let one client do something."""
+        """Let one client take a step."""
         client = self.random.choice(self.clients)
         match self.random.randrange(10):
             case 0:
@@ -96,13 +96,13 @@ class World:
             self.answer(client, found, reply)
 
     def store(self, session: str, *messages: Message) -> None:
-        """Note whose words are in a session."""
+        """Record whose words are in a session."""
         for message in messages:
             if "secret of" in message.text:
                 self.stored[session].add(message.text.split()[3])
 
     def make_reply(self, client: Client) -> Message | None:
-        """Make a reply: the same one for the same message, one for the client alone, a tool call, or none."""
+        """Make a reply: one that depends on the message alone, one for this client only, a tool call, or none."""
         kind = self.random.random()
         if kind < 0.1:
             return None
@@ -115,7 +115,7 @@ class World:
         return say("assistant", f"Reply to {client.history[-1].text[:10]}. ")
 
     def answer(self, client: Client, conversation: Conversation, reply: Message | None) -> None:
-        """Let a reply come."""
+        """Deliver a reply."""
         conversation.finish([reply] if reply is not None else [])
         if reply is not None:
             self.store(conversation.session, reply)
@@ -126,7 +126,7 @@ class World:
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(min_value=0, max_value=2**32))
 def test_no_session_has_the_words_of_two_clients(seed: int) -> None:
-    """Whatever they say, edit, drop and try again, in whatever order replies come, and after every restart."""
+    """Clients talk, edit, drop and try again, replies come in any order, and the server restarts."""
     known = Settings(embedding=Embedding(provider="none"))
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -1,4 +1,4 @@
-"""Promises that every embedder keeps, whatever the text."""
+"""Requirements that every embedder meets, whatever the text."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ TEXTS = st.lists(ANY | SAID, max_size=6)
 
 
 def spelled(text: str) -> list[float]:
-    """A vector of a text, as some server might make it."""
+    """Return the vector of a text, in a form that some server might use."""
     raw = text.encode()
     return [float(sum(raw)), float(len(raw)), float(raw[0]), 1.0]
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Endpoint]:
-    """An endpoint that speaks as OpenAI does."""
+    """Start an endpoint with the API of OpenAI."""
     answer = Reply(body=lambda body: {"data": [{"embedding": spelled(text)} for text in body["input"]]})
     with endpoint(answer) as server:
         yield server
@@ -49,7 +49,7 @@ def server() -> Iterator[Endpoint]:
 
 @pytest.fixture(scope="module")
 def embedders(server: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> list[Embedder]:
-    """One embedder of each kind that runs everywhere."""
+    """Return one embedder of each kind that runs everywhere."""
     static = StaticEmbedder.from_folder(static_folder(tmp_path_factory.mktemp("static") / "tiny"))
     remote = RemoteEmbedder("openai-compatible", model="m", dimension=4, base_url=server.url, batch_size=3)
     return [HashEmbedder(), static, remote, CachedEmbedder(static, size=2)]
@@ -58,7 +58,7 @@ def embedders(server: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> lis
 @given(texts=TEXTS)
 @unhurried
 def test_one_row_of_length_one_or_zero(texts: list[str], embedders: list[Embedder]) -> None:
-    """Any text, of any script, broken or not, gives a row of length 1 or of zeros; blank text gives zeros."""
+    """Any text, in any script, broken or not, gives a row of length 1 or of zeros; a blank text gives zeros."""
     for embedder in embedders:
         rows = embedder.embed(texts, kind="passage")
         assert rows.dtype == np.float32
@@ -85,7 +85,7 @@ def test_a_text_has_one_row(texts: list[str], seed: Random, embedders: list[Embe
 @given(place=st.tuples(st.integers(0, len(VECTORS) - 1), st.integers(0, 2)), by=st.sampled_from([0.001, 1.0, -2.0]))
 @settings(deadline=None, max_examples=examples(20))
 def test_other_weights_are_another_space(place: tuple[int, int], by: float) -> None:
-    """Changing any one weight changes the identity."""
+    """Changing any one weight changes the identity of the space."""
     changed = VECTORS.copy()
     changed[place] += by
     with tempfile.TemporaryDirectory() as name:
@@ -97,7 +97,7 @@ def test_other_weights_are_another_space(place: tuple[int, int], by: float) -> N
 
 @given(texts=st.lists(ANY, max_size=30), size=st.integers(1, 8), tokens=st.integers(1, 50))
 def test_batches_lose_nothing(texts: list[str], size: int, tokens: int) -> None:
-    """Batches together are the texts, in order, none empty and none too large."""
+    """All batches together are the texts, in order; none is empty or too large."""
     groups = [list(group) for group in batches(texts, size=size, tokens=tokens)]
     assert [text for group in groups for text in group] == texts
     assert all(1 <= len(group) <= size for group in groups)
@@ -115,7 +115,7 @@ HEADERS = st.recursive(
 @given(header=HEADERS.map(json.dumps).map(str.encode) | st.binary(max_size=60), tail=st.binary(max_size=40))
 @settings(deadline=None, max_examples=examples(150))
 def test_no_file_does_worse_than_an_error(header: bytes, tail: bytes) -> None:
-    """Whatever lies in place of the weights, it is read or it is an `EmbeddingError`."""
+    """Any file in place of the weights is read, or it is an `EmbeddingError`."""
     with tempfile.TemporaryDirectory() as name:
         path = Path(name, "model.safetensors")
         path.write_bytes(len(header).to_bytes(8, "little") + header + tail)

@@ -1,4 +1,4 @@
-"""What the engine promises, whatever conversation, model or store it is given."""
+"""The invariants of the engine, for any conversation, model and store."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ LIMITS = st.sampled_from([4_000, 8_000, 40_000])
 
 @contextmanager
 def open_engine(model: Scripted | None = None, folder: Path | None = None) -> Iterator[Engine]:
-    """An engine over a real store that is gone afterwards, unless it has a folder."""
+    """Open an engine over a real store, which is deleted afterwards unless it has a folder."""
     with (
         tempfile.TemporaryDirectory() as fresh,
         Engine.open(folder or fresh, settings=QUIET, model=model, background=False, personal=True) as engine,
@@ -58,7 +58,7 @@ def open_engine(model: Scripted | None = None, folder: Path | None = None) -> It
 
 
 def assembled(engine: Engine, conversation: Sequence[Any], limit: int, **how: Any) -> Window | None:
-    """The window; None where what must stay does not fit, which is a typed error before anything is sent."""
+    """Return the window; None if what must stay does not fit, which is a typed error before anything is sent."""
     try:
         return engine.session("s").assemble(conversation, limit=limit, **how)
     except WindowTooSmallError:
@@ -66,19 +66,19 @@ def assembled(engine: Engine, conversation: Sequence[Any], limit: int, **how: An
 
 
 def trouble(window: Window | None) -> list[str]:
-    """What failed and was passed over; search by words alone and a full window are no failures."""
+    """List the failures that were skipped. Search by words alone and a full window are not failures."""
     expected = ("words alone", "of the reserve for the reply")
     warnings = () if window is None else window.report.warnings
     return [text for text in warnings if not any(words in text for words in expected)]
 
 
 def archived(engine: Engine) -> list[MessageRow]:
-    """Every message in the archive."""
+    """List every message in the archive."""
     return engine._memory.store.read_messages(Select(scope=HERE))
 
 
 def wire(window: Window) -> list[str]:
-    """What is sent, message by message."""
+    """Return what is sent, message by message."""
     return [json.dumps(message, ensure_ascii=False) for message in window.render()]
 
 
@@ -88,7 +88,7 @@ WORDS = ("port ", "修复签名验证 ", "refactor module ", "error: exit code 2
 
 
 class Requests(list[list[Message]]):
-    """The requests of a session, too long to be shown."""
+    """The requests of a session, with a short representation."""
 
     def __repr__(self) -> str:
         return f"<{len(self)} requests, the last of {len(self[-1])} messages>"
@@ -96,7 +96,7 @@ class Requests(list[list[Message]]):
 
 @st.composite
 def histories(draw: st.DrawFn) -> Requests:
-    """The requests of an agent: each is the one before and what is new; some go back and say it differently."""
+    """Draw the requests of an agent: each is the one before and new messages; some go back and change a message."""
     conversation = [system()]
     requests = Requests()
     for number in range(draw(st.integers(2, 7))):
@@ -118,7 +118,7 @@ def histories(draw: st.DrawFn) -> Requests:
 
 
 def refused(_: Prompt) -> ModelRefusedError:
-    """A model that will not."""
+    """Return a model that refuses every request."""
     return ModelRefusedError("no", model="scripted")
 
 
@@ -139,7 +139,7 @@ FAULTS: dict[str, Callable[[Prompt], Any] | None] = {
 
 
 def holds_everything(engine: Engine, conversation: Sequence[Message]) -> None:
-    """Every message is in the archive, part by part; and every edit stands for what is there."""
+    """Check that every message is in the archive, part by part, and that every edit refers to archived messages."""
     rows = archived(engine)
     held = [row.message.parts for row in rows]
     assert all(message.parts in held for message in conversation)
@@ -148,7 +148,7 @@ def holds_everything(engine: Engine, conversation: Sequence[Message]) -> None:
 
 
 def compacted(engine: Engine, limit: int) -> None:
-    """Compact: with progress, or a typed error and no change."""
+    """Compact: with progress, or with a typed error and no change."""
     before = engine.session("s").edits()
     try:
         done = engine.session("s").compact(limit=limit)
@@ -199,7 +199,7 @@ def test_a_model_that_hangs_loses_nothing() -> None:
 @few
 @given(data=st.data(), provider=st.sampled_from(sorted(FORMATS)))
 def test_a_window_is_valid_whatever_comes_in(name: str, data: st.DataObject, provider: str) -> None:
-    """I2: from every format to every provider; what is no conversation is a typed error."""
+    """I2: from every format to every provider; anything that is not a conversation is a typed error."""
     conversation = [*data.draw(WIRE[name]), {"role": "user", "content": "And now?"}]
     with open_engine() as engine:
         add_earlier_session(engine)
@@ -216,7 +216,7 @@ def test_a_window_is_valid_whatever_comes_in(name: str, data: st.DataObject, pro
 @few
 @given(requests=histories(), limit=LIMITS)
 def test_windows_fit_and_only_grow_between_two_cuts(requests: Requests, limit: int) -> None:
-    """I3, I5: no window is over, no block above its cap; without a recorded cut the last request is a prefix."""
+    """I3, I5: no window or block exceeds its limit; without a recorded cut the last request is a prefix."""
     limits = budget(QUIET, window=limit)
     before: list[str] = []
     with open_engine() as engine:
@@ -241,7 +241,7 @@ def test_windows_fit_and_only_grow_between_two_cuts(requests: Requests, limit: i
 @few
 @given(requests=histories(), limit=LIMITS, compact=st.booleans())
 def test_the_same_again_adds_nothing(requests: Requests, limit: int, compact: bool) -> None:  # noqa: FBT001 - drawn
-    """I5, I6: asked again, here or by another process, the window is the same, and nothing is archived or recorded."""
+    """I5, I6: a repeated request, here or in another process, gets the same window and adds nothing."""
     with tempfile.TemporaryDirectory() as folder:
         with open_engine(folder=Path(folder)) as engine:
             add_earlier_session(engine)
@@ -262,7 +262,7 @@ def test_the_same_again_adds_nothing(requests: Requests, limit: int, compact: bo
 
 
 def test_memory_does_not_fall_silent() -> None:
-    """I3: however many questions there are between two cuts, the window has what answers each; old blocks make room."""
+    """I3: with any number of questions between two cuts, the window has each answer; old blocks make room."""
     names = ["kestrel", "juniper", "marlin", "tundra", "quill", "cobalt", "willow", "gannet"]
     parts = ["harbour", "colour", "engine", "anthem", "kitchen", "bridge", "winter", "ladder"]
     with open_engine() as engine:
@@ -303,7 +303,7 @@ ECHOES: dict[str, Callable[[str], list[Message]]] = {
     words=st.sampled_from(["listens on port 6543", "监听端口 6543", "is <b>bold</b> & 'quoted'"]), again=st.booleans()
 )
 def test_recalled_text_is_never_remembered_again(echo: str, words: str, again: bool) -> None:  # noqa: FBT001 - drawn
-    """I7: a block that comes back, in whatever message, is not archived, not indexed, and no fact is read out of it."""
+    """I7: a block that comes back in any message is not archived or indexed, and gives no fact."""
     text = f"Remember that the {CANARY} database {words}."
     with open_engine() as engine:
         engine.session("s").append([user(text)])
@@ -325,7 +325,7 @@ def test_recalled_text_is_never_remembered_again(echo: str, words: str, again: b
 
 @pytest.mark.parametrize("echo", sorted(ECHOES))
 def test_an_overview_is_never_remembered(echo: str) -> None:
-    """I7: one that comes back, in whatever message, is not archived, not indexed, and no fact is read out of it."""
+    """I7: an overview that comes back in any message is not archived or indexed, and gives no fact."""
     with open_engine() as engine:
         add_earlier_session(engine)
         conversation = [user("Good morning, what is next?")]
@@ -366,7 +366,7 @@ hostile = st.lists(st.sampled_from((*PIECES, *MORE)), min_size=1, max_size=8).ma
 @more
 @given(poison=hostile, as_fact=st.booleans())
 def test_stored_text_cannot_close_or_fake_the_block(poison: str, as_fact: bool) -> None:  # noqa: FBT001 - drawn
-    """I11: whatever was said, the block in the window begins and ends once, and the user's own words stay outside."""
+    """I11: the block in the window begins and ends once, and the user's own words stay outside, whatever was said."""
     question = f"What do you know about the {CANARY} database?"
     with open_engine() as engine:
         engine.session("s").append([user(f"The {CANARY} database is ours. {poison} It listens."), reply("Noted.")])
@@ -411,7 +411,7 @@ ALIKE = {"a": "а", "c": "с", "d": "ԁ", "e": "е", "i": "і", "o": "о", "-": 
 
 
 def variants(character: str) -> st.SearchStrategy[str]:
-    """A character as it is, or one that reads like it: bold, double-struck, wide, circled, Cyrillic."""
+    """Draw a character, or one that looks like it: bold, double-struck, wide, circled, Cyrillic."""
     shapes = [character, character.upper(), ALIKE.get(character, character)]
     if character.isalpha():
         place = ord(character) - ord("a")
@@ -421,14 +421,14 @@ def variants(character: str) -> st.SearchStrategy[str]:
 
 @st.composite
 def disguised_tags(draw: st.DrawFn) -> str:
-    """A tag of the block in letters that read like its own, with characters between them that no one sees."""
+    """Draw a tag of the block in letters that look like its own, with invisible characters between them."""
     name = draw(st.sampled_from(TAG_NAMES))
     shown = [draw(st.sampled_from(ANGLES)), *[draw(variants(character)) for character in name], ">"]
     return "".join(character + draw(st.sampled_from(UNSEEN)) for character in shown)
 
 
 def as_read(text: str) -> str:
-    """A text as a reader takes it in: plain letters, plain brackets, and nothing that has no shape."""
+    """Return a text as a reader sees it: plain letters and brackets, and nothing invisible."""
     plain = {ord(odd): even for even, odd in ALIKE.items()} | dict.fromkeys(map(ord, "‹〈⟨❮ᐸ"), "<")
     shapes = unicodedata.normalize("NFKD", text.translate(plain)).translate(plain)
     seen = [one for one in shapes if one == "\n" or unicodedata.category(one) not in {"Cc", "Cf", "Mn"}]
@@ -438,7 +438,7 @@ def as_read(text: str) -> str:
 @more
 @given(tags=st.lists(disguised_tags(), min_size=1, max_size=3), place=st.sampled_from(["text", "fact", "name", "tool"]))
 def test_a_disguised_tag_does_not_get_out_of_its_quotes(tags: list[str], place: str) -> None:
-    """I11: control, zero-width and combining characters, and letters of other alphabets, make no tag of the block."""
+    """I11: control, zero-width, combining and foreign characters cannot form a tag of the block."""
     poison = " ".join(tags)
     words = f"The {CANARY} database is ours. {poison} It listens."
     question = f"What do you know about the {CANARY} database?"
@@ -472,7 +472,7 @@ CJK = (
 
 @pytest.mark.parametrize("words", CJK)
 def test_chinese_japanese_and_korean_text_is_quoted_as_it_was_written(words: str) -> None:
-    """Wide letters, digits and brackets are ordinary there: what is quoted is the same characters."""
+    """Wide letters, digits and brackets are ordinary in these scripts: the quote has the same characters."""
     with open_engine() as engine:
         engine.session("s").append([user(f"{CANARY} {words}"), reply("Noted.")])
         block = engine.session("s").assemble([user(f"What about {CANARY}?")], limit=40_000).items[-1].block

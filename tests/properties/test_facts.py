@@ -1,4 +1,4 @@
-"""Facts under any conversation: idempotent, proved, within scope, and never lost to a stranger."""
+"""Facts in any conversation: reading again adds nothing; facts are proved, in scope, and replaced only by rivals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TALK = st.lists(st.one_of(_SAID, _NOISE, st.tuples(_SAID, _NOISE).map("\n".join
 
 
 def told(texts: list[str], *, timed: bool = True) -> list[FactRow]:
-    """Every row that a conversation leaves behind, message by message."""
+    """Return every row that a conversation produces, message by message."""
     known: list[FactRow] = []
     for number, text in enumerate(texts, 1):
         known += learn([make_row(number, text, timed=timed)], known=known).rows_to_add
@@ -40,7 +40,7 @@ def told(texts: list[str], *, timed: bool = True) -> list[FactRow]:
 @given(_TALK, st.booleans())
 @settings(max_examples=examples(60))
 def test_reading_the_same_messages_again_adds_nothing(texts: list[str], timed: bool) -> None:  # noqa: FBT001
-    """However a conversation was read before, all at once or message by message, reading it again changes nothing."""
+    """After any way of reading a conversation, all at once or message by message, reading it again changes nothing."""
     conversation = [make_row(number, text, timed=timed) for number, text in enumerate(texts, 1)]
     known = list(learn(conversation).rows_to_add)
     assert learn(conversation, known=known).rows_to_add == ()
@@ -51,7 +51,7 @@ def test_reading_the_same_messages_again_adds_nothing(texts: list[str], timed: b
 @given(_TALK)
 @settings(max_examples=examples(60))
 def test_only_the_same_subject_and_slot_supersedes(texts: list[str]) -> None:
-    """Whatever is said, a fact is succeeded by a fact about the same property of the same thing, and is not older."""
+    """A fact is only succeeded by one about the same property of the same thing that is not older."""
     known = told(texts)
     latest = {row.id: row for row in known}
     for row in known:
@@ -65,7 +65,7 @@ def test_only_the_same_subject_and_slot_supersedes(texts: list[str]) -> None:
 @given(_TALK)
 @settings(max_examples=examples(40))
 def test_every_fact_has_evidence(texts: list[str]) -> None:
-    """The quote of a fact stands in the message that it names, and the fact is in the scope that it was read for."""
+    """The quote of a fact is in the message that it names, and the fact is in the scope that it was read for."""
     for row in told(texts):
         assert row.scope == SCOPE
         assert any(plain(row.quote) in plain(texts[number - 1]) for number in row.evidence)
@@ -75,7 +75,7 @@ def test_every_fact_has_evidence(texts: list[str]) -> None:
 @given(st.lists(_SAID, min_size=1, max_size=5))
 @settings(max_examples=examples(40))
 def test_what_was_recalled_is_never_learned(texts: list[str]) -> None:
-    """I7: facts and passages in a recalled block state nothing, wherever the block stands."""
+    """I7: facts and passages in a recalled block state nothing, wherever the block is."""
     block = render(
         [Line(type="config", text=text) for text in texts],
         [Detail(role="user", time=NOW, text=text) for text in texts],
@@ -90,7 +90,7 @@ def test_what_was_recalled_is_never_learned(texts: list[str]) -> None:
 @given(st.text(max_size=80), st.text(max_size=200))
 @settings(max_examples=examples(60))
 def test_a_made_up_quote_never_passes(quote: str, message: str) -> None:
-    """A fact of a model is kept only if its quote is in the text, whatever both are."""
+    """A fact of a model is kept only if its quote is in the text, for any quote and text."""
     fact = {"content": "Something.", "quote": quote}
     found = learn(rows(f"Something. {message}"), model=Script(facts_json(fact)))
     if found.rows_to_add:
@@ -107,7 +107,7 @@ def test_any_answer_can_be_read(text: str) -> None:
 
 
 def test_as_of_any_moment_there_is_one_value() -> None:
-    """Going back in time gives the value of that time, however often it changed."""
+    """The facts as of any moment have the value of that time, however often it changed."""
     texts = [f"We moved the API to port {8000 + number % 3}." for number in range(9)]
     known = told(texts)
     for number, text in enumerate(texts, 1):

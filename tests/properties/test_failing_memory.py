@@ -1,4 +1,4 @@
-"""Memory that fails or hangs keeps the promises of a window: it fits, it is valid, and it says why (I2, I3, I10)."""
+"""If memory fails or hangs, a window still fits, is valid, and says why (I2, I3, I10)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ EXPECTED = ("words alone", "of the reserve for the reply")
 
 
 class Requests(list[list[Message]]):
-    """The requests of a session, too long to be shown."""
+    """The requests of a session, with a short representation."""
 
     def __repr__(self) -> str:
         return f"<{len(self)} requests, the last of {len(self[-1])} messages>"
@@ -51,7 +51,7 @@ class Requests(list[list[Message]]):
 
 @st.composite
 def histories(draw: st.DrawFn, *, longest: int = 6) -> Requests:
-    """The requests of an agent, of which most do not fit: each is the one before and what is new."""
+    """Draw the requests of an agent, most of which do not fit: each is the one before and new messages."""
     conversation = [system()]
     requests = Requests()
     for number in range(draw(st.integers(2, longest))):
@@ -75,23 +75,23 @@ def histories(draw: st.DrawFn, *, longest: int = 6) -> Requests:
 
 
 def wires(conversation: Sequence[Message], format: str) -> list[Message | dict[str, Any]]:
-    """The messages as a client sends them: each as it was added to its history, the system prompt apart."""
+    """Return the messages as a client sends them, each as it was added to its history, and the system prompt."""
     first, *rest = conversation
     return [first, *(dict(wire) for message in rest for wire in providers.render([message], format))]
 
 
 def trouble(window: Window) -> list[str]:
-    """What failed and was passed over."""
+    """List the failures that were skipped."""
     return [text for text in window.report.warnings if not any(words in text for words in EXPECTED)]
 
 
 def last_request(conversation: Sequence[Message]) -> str:
-    """The beginning of the user's last words."""
+    """Return the beginning of the user's last message."""
     return next(message.text for message in reversed(conversation) if message.role == "user")[:10]
 
 
 def require_promises(window: Window, conversation: Sequence[Message], limit: int) -> None:
-    """The window is valid for its provider, is not over, and holds the system prompt and the last request."""
+    """Check that the window is valid, fits, and has the system prompt and the last request."""
     assert check(window.render(), window.provider) == []
     assert count_messages(window.messages) <= budget(QUIET, window=limit).ceiling
     sent = str(window.request())
@@ -101,13 +101,13 @@ def require_promises(window: Window, conversation: Sequence[Message], limit: int
 
 
 def archived(engine: Engine) -> list[tuple[Any, ...]]:
-    """The parts of every message in the archive."""
+    """List the parts of every message in the archive."""
     rows = engine._memory.store.read_messages(Select(scope=Scope(session="s")))
     return [row.message.parts for row in rows]
 
 
 def require_everything(engine: Engine, conversation: Sequence[Message]) -> None:
-    """Every message is archived, and every edit is about messages that are."""
+    """Check that every message is archived, and that every edit is about archived messages."""
     held = archived(engine)
     assert all(message.parts in held for message in conversation)
     rows = engine._memory.store.read_messages(Select(scope=Scope(session="s")))
@@ -117,7 +117,7 @@ def require_everything(engine: Engine, conversation: Sequence[Message]) -> None:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder for a store, in one that is deleted afterwards."""
+    """Make a folder for a store, inside one that is deleted afterwards."""
     with TemporaryDirectory() as parent:
         folder = Path(parent) / "memory"
         folder.mkdir()
@@ -135,7 +135,7 @@ def temporary_folder() -> Iterator[Path]:
 def test_a_fault_of_the_store_keeps_the_limit(
     fault: str, *, format: str, requests: Requests, healthy: int, limit: int
 ) -> None:
-    """After some turns with a store that works, it is deleted, full, locked, newer or corrupt; then it works again."""
+    """After some turns, the store is deleted, full, locked, newer or corrupt; then it works again."""
     with temporary_folder() as folder:
         store = SqliteStore(folder / STORE_NAME, wait=0)
         with open_engine(store, QUIET) as engine:
@@ -165,7 +165,7 @@ def test_a_fault_of_the_store_keeps_the_limit(
 def test_a_call_that_fails_blocks_nothing_and_is_reported(
     *, requests: Requests, kinds: frozenset[str], first: int, count: int, limit: int, format: str
 ) -> None:
-    """Whichever call of a store fails, and for how long; once it works again everything is archived."""
+    """Any call of a store fails for any time; once it works again, everything is archived."""
     with temporary_folder() as folder:
         store = FailingStore(folder / STORE_NAME, kinds=kinds, first=first, count=count)
         with open_engine(store, QUIET) as engine:
@@ -183,7 +183,7 @@ def test_a_call_that_fails_blocks_nothing_and_is_reported(
 
 @pytest.mark.parametrize("kind", ["read", "add", "search"])
 def test_a_store_that_hangs_is_given_up(kind: str) -> None:
-    """The first request waits for it; those after it do not, until the store answers again."""
+    """The first request waits for it; later ones do not, until the store answers again."""
     conversation = [system(), user("Which port does the staging database listen on?")]
     for number in range(12):
         conversation += [
@@ -232,7 +232,7 @@ def test_a_session_that_hangs_does_not_take_the_memory_of_others() -> None:
 
 
 def test_a_caller_has_few_calls_that_hang() -> None:
-    """After a few sessions, others of the same caller are refused at once; another caller has memory."""
+    """After a few sessions, further ones of the same caller are refused at once; another caller has memory."""
     conversation = [user("Which port does the staging database listen on?")]
     with temporary_folder() as folder:
         store = HangingStore(folder / STORE_NAME, kinds=frozenset(["read"]))
@@ -251,7 +251,7 @@ def test_a_caller_has_few_calls_that_hang() -> None:
 
 
 def test_errors_of_the_memory_are_not_kept() -> None:
-    """Each would keep the messages of its request in memory until the garbage collector runs."""
+    """Each error would keep the messages of its request in memory until the garbage collector runs."""
     with temporary_folder() as folder, Engine.open(folder, settings=QUIET, background=False) as engine:
         session = engine.session("s")
         gc.collect()
@@ -279,7 +279,7 @@ def count_format_errors() -> int:
     limit=8_000,
 )
 def test_what_only_a_failure_removed_comes_back(requests: Requests, limit: int) -> None:
-    """Nothing was recorded about it: with a larger window that works, every message is there."""
+    """Nothing was recorded about it: in a larger window, once memory works, every message is there."""
     with temporary_folder() as folder:
         store = FailingStore(folder / STORE_NAME, kinds=frozenset(["add", "read"]), first=0, count=10_000)
         with open_engine(store, QUIET) as engine:
@@ -292,7 +292,7 @@ def test_what_only_a_failure_removed_comes_back(requests: Requests, limit: int) 
 
 
 def test_known_edits_hold_and_the_beginning_stays_while_memory_fails() -> None:
-    """The prompt cache of the provider holds: cuts are as rare as with memory, and the first continues the window."""
+    """The provider's cache stays valid: cuts are as rare as with memory, and the first request continues the window."""
     conversation = [system()]
     with temporary_folder() as folder:
         store = FailingStore(folder / STORE_NAME, kinds=frozenset(["add"]), first=0, count=0)
@@ -314,7 +314,7 @@ def test_known_edits_hold_and_the_beginning_stays_while_memory_fails() -> None:
 
 
 def test_what_must_stay_and_does_not_fit_is_a_typed_error() -> None:
-    """Also without memory."""
+    """This is so without memory too."""
     with temporary_folder() as folder:
         store = FailingStore(folder / STORE_NAME, kinds=frozenset(["add", "read"]), first=0, count=10_000)
         with open_engine(store, QUIET) as engine, pytest.raises(WindowTooSmallError):
@@ -322,7 +322,7 @@ def test_what_must_stay_and_does_not_fit_is_a_typed_error() -> None:
 
 
 def test_an_oversized_result_is_shortened_without_memory() -> None:
-    """The note names no number: there is nothing to get back yet."""
+    """The note names no number, because nothing can be shown yet."""
     conversation = [system(), user("Read it."), reply("", call("a")), results(answer("a", "line of output\n" * 4_000))]
     with temporary_folder() as folder:
         store = FailingStore(folder / STORE_NAME, kinds=frozenset(["add", "read"]), first=0, count=10_000)

@@ -1,4 +1,4 @@
-"""What holds for every message list, of every format."""
+"""What holds for every message list of every format."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ SENTINEL = "⟦edited⟧"
 
 
 class TestUntouched:
-    """Nothing was edited."""
+    """Messages without edits."""
 
     @each_format
     @slow
     @given(data=st.data())
     def test_unedited_messages_come_back_byte_for_byte(self, name: str, data: st.DataObject) -> None:
-        """Reading and rendering give the same bytes, whatever unknown fields and order of keys."""
+        """Reading and rendering give the same bytes, with any unknown fields and order of keys."""
         wires = data.draw(WIRE[name])
         before = json.dumps(wires)
 
@@ -48,7 +48,7 @@ class TestUntouched:
     @slow
     @given(data=st.data())
     def test_what_is_known_from_elsewhere_is_no_edit(self, name: str, data: st.DataObject) -> None:
-        """An id, a time or a model that a session file adds does not change what is rendered."""
+        """An id, a time or a model that a session file adds does not change the rendering."""
         wires = data.draw(WIRE[name])
         received = [replace(message, id="e1", timestamp=7, model="m", stop="s") for message in read(wires, format=name)]
 
@@ -60,7 +60,7 @@ class TestUntouched:
     def test_a_request_comes_back_byte_for_byte(
         self, name: str, data: st.DataObject, system: str | None, body: dict[str, Any]
     ) -> None:
-        """The conversation's fields of a request body are rendered as they came."""
+        """The fields of the conversation in a request body are rendered as they came."""
         key = {"openai_responses": "input", "gemini": "contents"}.get(name, "messages")
         beside = {"anthropic": "system", "openai_responses": "instructions", "gemini": "systemInstruction"}.get(name)
         fields: dict[str, Any] = {key: data.draw(WIRE[name])}
@@ -74,7 +74,7 @@ class TestUntouched:
 
 
 def text_places(parts: tuple[Part, ...]) -> list[tuple[int, int | None]]:
-    """Where the texts of a message are: a part, or a block of a result."""
+    """Return the places of the texts in a message: parts, or blocks of results."""
     places: list[tuple[int, int | None]] = []
     for index, part in enumerate(parts):
         if isinstance(part, Text):
@@ -85,7 +85,7 @@ def text_places(parts: tuple[Part, ...]) -> list[tuple[int, int | None]]:
 
 
 def edited(message: Message, place: tuple[int, int | None]) -> tuple[Message, str]:
-    """The message with one text replaced by the sentinel, and what it said before."""
+    """Return the message with one text replaced by the sentinel, and the original text."""
     index, inner = place
     part = message.parts[index]
     if isinstance(part, ToolResult) and inner is not None:
@@ -101,7 +101,7 @@ def edited(message: Message, place: tuple[int, int | None]) -> tuple[Message, st
 
 
 def restored(value: Any, old: str) -> Any:
-    """The JSON value with the sentinel replaced by what stood there before."""
+    """Return the JSON value with the sentinel replaced by the original text."""
     if isinstance(value, dict):
         return {key: restored(item, old) for key, item in value.items()}
     if isinstance(value, list):
@@ -110,7 +110,7 @@ def restored(value: Any, old: str) -> Any:
 
 
 def is_told(wire: Any) -> bool:
-    """Whether a text is put together from fields, as in some of pi's and Gemini's: an edit has to take their place."""
+    """Return whether a text is made from fields, as in some of pi's and Gemini's; an edit replaces these fields."""
     if wire.get("role") in {"bashExecution", "branchSummary", "compactionSummary"}:
         return True
     answers = [part["functionResponse"]["response"] for part in wire.get("parts", ()) if "functionResponse" in part]
@@ -118,13 +118,13 @@ def is_told(wire: Any) -> bool:
 
 
 class TestEdits:
-    """One thing was edited."""
+    """Messages with one edit."""
 
     @each_format
     @slow
     @given(data=st.data())
     def test_an_edited_text_changes_nothing_else(self, name: str, data: st.DataObject) -> None:
-        """Of a list in which one text was replaced, only that text is rendered again."""
+        """If one text in a list is replaced, only that text is rendered again."""
         wires = [wire for wire in data.draw(WIRE[name]) if not is_told(wire)]
         read_back = read(wires, format=name)
         places = [(at, place) for at, message in enumerate(read_back) for place in text_places(message.parts)]
@@ -143,7 +143,7 @@ class TestEdits:
     @slow
     @given(data=st.data())
     def test_a_replaced_result_keeps_the_fields_around_it(self, name: str, data: st.DataObject) -> None:
-        """Pruning a tool result down to a note keeps its id, its error flag and every field that no one knows."""
+        """Pruning a tool result to a note keeps its id, its error flag and every unknown field."""
         wires = data.draw(WIRE[name])
         read_back = read(wires, format=name)
         pruned = [_pruned(message) for message in read_back]
@@ -160,7 +160,7 @@ class TestEdits:
     def test_edited_arguments_leave_no_copy_behind(
         self, name: str, data: st.DataObject, arguments: dict[str, Any]
     ) -> None:
-        """In whatever spelling a call was read, after an edit its old arguments are gone and the new ones are read."""
+        """For every form of a call, an edit removes the old arguments, and the new ones are read back."""
         wires = data.draw(WIRE[name])
         read_back = read(wires, format=name)
         masked = [_with_arguments(message, {"masked": arguments}) for message in read_back]
@@ -177,7 +177,7 @@ def _pruned(message: Message) -> Message:
 
 
 def _around_results(wire: Any) -> Any:
-    """A wire object without what its results say."""
+    """Return a wire object without the content of its results."""
     kept = {key: value for key, value in wire.items() if key != "output"}
     if "parts" in wire:
         answers = [part.get("functionResponse", {}) for part in wire["parts"]]
@@ -209,7 +209,7 @@ def _blank(text: str) -> bool:
 
 
 def _said(listed: list[Message]) -> str:
-    """Every word in a list: texts, and the texts in results."""
+    """Return every word in a list: texts, and the texts in results."""
     messages = [text for message in listed for text in (message.text, *(result.text for result in message.results))]
     return "\n".join(messages)
 
@@ -224,7 +224,7 @@ def _calls(listed: list[Message]) -> list[tuple[str, str, str]]:
 
 
 def _arguments(call: ToolCall) -> str:
-    """Arguments, whichever way a format had to carry them."""
+    """Return arguments, in any form that a format needs."""
     raw = call.arguments.get("_raw") if not isinstance(call.arguments, str) and len(call.arguments) == 1 else None
     text = encode_arguments(raw if isinstance(raw, str) else call.arguments)
     try:
@@ -234,7 +234,7 @@ def _arguments(call: ToolCall) -> str:
 
 
 def assert_carried(listed: list[Message], name: str) -> list[Any]:
-    """Check that a rendering can be read by its own reader and says what the messages said."""
+    """Check that a rendering can be read by its own reader and has the content of the messages."""
     rendered = render(listed, name)
     again = read(json.loads(json.dumps(rendered)), format=name)
     assert json.dumps(render(again, name)) == json.dumps(rendered)
@@ -258,7 +258,7 @@ def assert_carried(listed: list[Message], name: str) -> list[Any]:
 
 
 def assert_accepted(rendered: list[Any], name: str) -> None:
-    """Check that nothing is there that the provider refuses for being empty."""
+    """Check that nothing is empty that the provider refuses to be empty."""
     for wire in rendered:
         if name == "anthropic":
             assert wire["content"]
@@ -272,13 +272,13 @@ def assert_accepted(rendered: list[Any], name: str) -> None:
 
 
 class TestOtherFormats:
-    """From one format, or none, to another."""
+    """Conversion from one format, or none, to another."""
 
     @each_format
     @slow
     @given(listed=conversations())
     def test_any_message_list_can_be_rendered_in_any_format(self, name: str, listed: list[Message]) -> None:
-        """Texts, calls and results arrive, and nothing empty does that a provider refuses."""
+        """Texts, calls and results arrive, and nothing empty that a provider refuses."""
         assert_accepted(assert_carried(listed, name), name)
 
     @pytest.mark.parametrize(("name", "other"), list(permutations(NAMES, 2)))
@@ -287,7 +287,7 @@ class TestOtherFormats:
     def test_a_message_list_of_one_format_can_be_rendered_in_another(
         self, name: str, other: str, data: st.DataObject
     ) -> None:
-        """What was read from a provider can be handed to any other."""
+        """Messages of one provider can be sent to any other."""
         listed = read(data.draw(WIRE[name]), format=name)
 
         assert_accepted(assert_carried(listed, other), other)
@@ -295,7 +295,7 @@ class TestOtherFormats:
     @slow
     @given(listed=conversations())
     def test_pi_carries_a_conversation_whole(self, listed: list[Message]) -> None:
-        """What a session file holds is what was said: our own sessions lose no part of any kind."""
+        """A session file has the whole conversation: it loses no part of any kind."""
         messages = [part for message in listed for part in message.parts if not _is_reference(part)]
         again = [part for message in read(render(listed, "pi"), format="pi") for part in message.parts]
 
@@ -307,7 +307,7 @@ class TestOtherFormats:
     @slow
     @given(listed=conversations())
     def test_a_rendering_is_recognised(self, name: str, listed: list[Message]) -> None:
-        """Wherever a rendering holds a mark of its format, it is detected as that format."""
+        """If a rendering has a mark of its format, it is detected as that format."""
         rendered = render(listed, name)
         assume(any(FORMATS[name].is_own(wire) for wire in rendered))
 
@@ -319,13 +319,13 @@ def _is_reference(part: Part) -> bool:
 
 
 class TestRecognition:
-    """The format of a list."""
+    """The detected format of a list."""
 
     @each_format
     @slow
     @given(data=st.data())
     def test_a_list_with_a_mark_is_recognised(self, name: str, data: st.DataObject) -> None:
-        """The newest mark decides; session files of pi hold some of Anthropic's spellings."""
+        """The newest mark decides; session files of pi contain some marks of Anthropic's format."""
         wires = data.draw(WIRE[name])
         marked = [wire for wire in wires if any(format_.is_own(wire) for format_ in FORMATS.values())]
         assume(marked and FORMATS[name].is_own(marked[-1]))
@@ -334,7 +334,7 @@ class TestRecognition:
 
 
 def attempt(reading: Callable[[], list[Message]]) -> tuple[list[Message], FormatError | None]:
-    """What was read, or why not; anything but a FormatError gets through to the test."""
+    """Return what was read, or the FormatError; the test gets any other error."""
     try:
         return reading(), None
     except FormatError as error:
@@ -342,13 +342,13 @@ def attempt(reading: Callable[[], list[Message]]) -> tuple[list[Message], Format
 
 
 class TestBadInput:
-    """Anything but messages."""
+    """Input that is not messages."""
 
     @pytest.mark.parametrize("name", [None, *NAMES])
     @slow
     @given(value=json_values())
     def test_any_json_value_is_read_or_refused(self, name: str | None, value: Any) -> None:
-        """Arbitrary JSON gives messages or a FormatError that names the place."""
+        """Any JSON gives messages, or a FormatError that names the place."""
         _, refusal = attempt(lambda: read(value, format=name))
 
         assert refusal is None or refusal.where.startswith("messages")
@@ -357,7 +357,7 @@ class TestBadInput:
     @slow
     @given(data=st.data(), guess=st.booleans())
     def test_a_damaged_list_is_read_or_refused(self, name: str, data: st.DataObject, guess: bool) -> None:  # noqa: FBT001
-        """One wrong value anywhere gives a FormatError that names the place, or messages that can be worked with."""
+        """One wrong value anywhere gives usable messages, or a FormatError that names the place."""
         wires = data.draw(damaged(WIRE[name]))
 
         listed, refusal = attempt(lambda: read(wires, format=None if guess else name))

@@ -1,4 +1,4 @@
-"""Every message of a conversation is archived once, in whatever order requests, replies and restarts come."""
+"""Every message of a conversation is archived once, in any order of requests, replies and restarts."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ Opener = Callable[[Path], Engine]
 
 
 def open_file(folder: Path) -> Engine:
-    """Open the memory in a folder, without a thread of its own."""
+    """Open the memory in a folder, without a background thread."""
     return Engine.open(folder, settings=QUIET, background=False)
 
 
 def open_server(folder: Path) -> Engine:
-    """Open a memory on a PostgreSQL server that stands for a folder."""
+    """Open a memory on a PostgreSQL server in place of a folder."""
     return Engine(Memory(store=postgres_server.open_postgres(folder), settings=QUIET))
 
 
@@ -48,7 +48,7 @@ REPLIES = ("Done.", "OK", "完了しました。", "The importer skips empty row
 
 
 class Talk(list[Message]):
-    """A conversation, shown by its texts."""
+    """A conversation, represented by its texts."""
 
     def __repr__(self) -> str:
         return repr([message.text or message.digest[:6] for message in self])
@@ -56,7 +56,7 @@ class Talk(list[Message]):
 
 @st.composite
 def turns(draw: st.DrawFn, *, most: int = 5, mark: str = "") -> Talk:
-    """Draw a conversation in which most messages have the words of another one; it ends with a reply."""
+    """Draw a conversation that ends with a reply, and in which most messages have the words of another one."""
     conversation = Talk()
     for turn in range(draw(st.integers(1, most))):
         conversation.append(user(draw(st.sampled_from(QUESTIONS)) + mark))
@@ -81,7 +81,7 @@ def branches(draw: st.DrawFn) -> list[Talk]:
 
 
 def count(talks: Sequence[Talk]) -> Counter[str]:
-    """Count the messages of branches by digest; what they begin with alike is there once."""
+    """Count the messages of branches by digest; a common beginning counts once."""
     places = {
         tuple(message.digest for message in conversation[: stop + 1])
         for conversation in talks
@@ -112,7 +112,7 @@ class Worker:
 
 @dataclass
 class World:
-    """Two processes that share a session, and the workers in them.
+    """Two processes that share a session, and their workers.
 
     `gone` are the places of forgotten messages in the conversations.
     """
@@ -125,11 +125,11 @@ class World:
     gone: set[tuple[str, ...]] = field(default_factory=set)
 
     def session(self, worker: Worker) -> Session:
-        """Return the session as a worker sees it."""
+        """Return the session of a worker."""
         return self.engines[worker.engine].session("s")
 
     def ask(self, worker: Worker, share: int, branch: int, *, drops: bool) -> None:
-        """Send a conversation up to one of its replies; where it `drops`, without what was forgotten."""
+        """Send a conversation up to one of its replies; if the worker `drops`, without forgotten messages."""
         conversation = self.talks[branch % len(self.talks)]
         stops = [index for index, message in enumerate(conversation) if message.role == "assistant"]
         stop = stops[share % len(stops)]
@@ -138,7 +138,7 @@ class World:
         worker.reply, worker.place = conversation[stop], window.place
 
     def left(self, talk: Sequence[Message]) -> list[Message]:
-        """Return a conversation without its forgotten messages, but for what is asked at its end."""
+        """Return a conversation without its forgotten messages, except for the question at its end."""
         digests = tuple(message.digest for message in talk)
         kept = [message for index, message in enumerate(talk[:-1]) if digests[: index + 1] not in self.gone]
         return [*kept, talk[-1]]
@@ -151,7 +151,7 @@ class World:
             worker.run(lambda: self.session(worker).append([message], after=worker.place if named else None))
 
     def forget(self, worker: Worker, share: int, branch: int) -> None:
-        """Forget a message of a conversation that is archived."""
+        """Forget a message of an archived conversation."""
         conversation = self.talks[branch % len(self.talks)]
         session = self.session(worker)
         window = worker.run(lambda: session.assemble(conversation, limit=LIMIT, recall=False))
@@ -167,14 +167,14 @@ class World:
         self.gone.add(place)
 
     def resume(self, worker: Worker) -> None:
-        """Go on with the messages in the archive, as a program that has kept none does."""
+        """Continue with the messages in the archive, as a program does that kept none."""
         session = self.session(worker)
         history = [row.message for row in session.messages()]
         if history:
             worker.run(lambda: session.assemble(history, limit=LIMIT, recall=False))
 
     def restart(self, number: int) -> None:
-        """Start a process again: its workers have lost their requests."""
+        """Restart a process: its workers lose their requests."""
         self.engines[number].close()
         self.engines[number] = self.open(self.folder)
         for worker in self.workers:
@@ -200,7 +200,7 @@ class World:
         return count(self.talks) - Counter(place[-1] for place in self.gone)
 
     def finish(self) -> None:
-        """Check that whole conversations add what is missing, and nothing when they come again."""
+        """Check that whole conversations add what is missing, and nothing when they are sent again."""
         for engine in (*self.engines, *self.engines):
             for conversation in self.talks:
                 engine.session("s").assemble(conversation, limit=LIMIT, recall=False)
@@ -236,7 +236,7 @@ Step = tuple[str, int, int, int]
 
 
 def take(there: World, steps: Sequence[Step]) -> None:
-    """Take the steps, and look at the archive after each."""
+    """Take the steps, and check the archive after each."""
     for name, who, share, branch in steps:
         worker = there.workers[who]
         match name:
@@ -273,7 +273,7 @@ def test_requests_and_replies_come_in_any_order_on_a_server(talks: list[Talk], s
 @settings(max_examples=examples(80), deadline=None)
 @given(talks=branches(), steps=st.lists(ASK | ASK | ANSWER | ANSWER | RESTART, max_size=16))
 def test_branches_are_kept_apart(talks: list[Talk], steps: list[Step]) -> None:
-    """I1, I6: a client goes back and asks something else, while other requests are under way."""
+    """I1, I6: a client goes back and asks something else while other requests are open."""
     with world(open_file, talks) as there:
         take(there, steps)
 

@@ -1,4 +1,4 @@
-"""Whatever happens, and in whatever order: each message is read for facts once, and forgotten ones never."""
+"""Each message is read for facts once and forgotten messages never, in any order of events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ steps = st.lists(
 
 
 class World:
-    """Two engines over one memory, a clock, and a model that may fail or answer nonsense."""
+    """Two engines over one memory, a clock, and a model that may fail or give unusable answers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -41,7 +41,7 @@ class World:
         self.engines = [self.open(), self.open()]
 
     def open(self) -> Engine:
-        """Open an engine; the budget is small, so that work has to wait for it now and then."""
+        """Open an engine with a small budget, so that work has to wait for it from time to time."""
         knowledge = Knowledge(max_calls_per_hour=3, max_tokens_per_day=60_000)
         settings = Settings(embedding=Embedding(provider="none"), knowledge=knowledge)
         return Engine.open(
@@ -54,7 +54,7 @@ class World:
         )
 
     def answer(self, prompt: Prompt) -> Answer:
-        """Answer as the state says, and keep what was shown."""
+        """Answer according to the state, and record the messages."""
         self.seen.append(prompt.messages[-1].text)
         if self.state == "fails":
             return ModelBusyError("overloaded")
@@ -95,7 +95,7 @@ class World:
 
 @given(steps)
 def test_every_message_is_read_once_and_forgotten_ones_never(taken: list[tuple[str, str, int]]) -> None:
-    """However two engines, failures, budgets and pauses follow each other; after a day of answers all is read."""
+    """Two engines, failures, budgets and pauses in any order; after a day of answers, everything is read."""
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
         for step in taken:

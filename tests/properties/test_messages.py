@@ -21,21 +21,21 @@ class TestDigests:
 
     @given(message=messages())
     def test_only_text_counts(self, message: Message) -> None:
-        """Ids, times, usage and the wire form do not enter the digest."""
+        """Ids, times, usage and the wire form are not part of the digest."""
         output = replace(message, id="x", timestamp=1, usage=None, model="m", stop=None).read_from({}, format="pi")
 
         assert output.digest == message.digest
 
     @given(one=messages(), other=messages())
     def test_digests_are_equal_if_the_messages_are(self, one: Message, other: Message) -> None:
-        """Role and parts decide, the order of keys and the names of results' tools aside."""
+        """Only role and parts count, without the order of keys and the tool names of results."""
         assert (one.digest == other.digest) == (_spoken(one) == _spoken(other))
 
     @pytest.mark.parametrize("name", sorted(FORMATS))
     @settings(deadline=None, max_examples=examples(30))
     @given(data=st.data())
     def test_a_message_read_twice_has_one_digest(self, name: str, data: st.DataObject) -> None:
-        """It does not depend on the objects that hold the message."""
+        """The digest does not depend on the objects that hold the message."""
         wires = data.draw(WIRE[name])
         again = json.loads(json.dumps(wires))
 
@@ -47,7 +47,7 @@ def _spoken(message: Message) -> str:
 
 
 def _plain(part: Part) -> list[Any]:
-    """A part as JSON: its kind and its fields."""
+    """Return a part as JSON: its kind and its fields."""
     if isinstance(part, ToolResult):
         return ["result", part.call_id, part.is_error, list(map(_plain, part.content))]
     if isinstance(part, ToolCall):
@@ -58,11 +58,11 @@ def _plain(part: Part) -> list[Any]:
 
 
 class TestUnits:
-    """What may be cut as a whole."""
+    """The units that are cut as a whole."""
 
     @given(listed=conversations())
     def test_units_cover_every_message_once_in_order(self, listed: list[Message]) -> None:
-        """Nothing is left out, doubled or moved."""
+        """No message is left out, repeated or moved."""
         found = units(listed)
 
         assert [message for unit in found for message in unit.messages] == listed
@@ -71,7 +71,7 @@ class TestUnits:
 
     @given(listed=conversations())
     def test_a_call_and_its_results_are_never_parted(self, listed: list[Message]) -> None:
-        """No unit ends between a call and a result of it that comes before the assistant speaks again."""
+        """No unit ends between a call and a result that comes before the next reply."""
         for unit in units(listed):
             waiting = {call.id for message in unit.messages if message.role == "assistant" for call in message.calls}
             for message in listed[unit.stop :]:
@@ -81,7 +81,7 @@ class TestUnits:
 
     @given(listed=conversations())
     def test_cutting_units_leaves_the_others_as_they_are(self, listed: list[Message]) -> None:
-        """Grouping what is left after the first unit was cut gives the remaining units."""
+        """Grouping the rest after the first unit was cut gives the other units."""
         found = units(listed)
 
         rest = units(listed[found[0].stop :]) if found else []

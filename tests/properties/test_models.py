@@ -1,4 +1,4 @@
-"""Whatever a provider sends, a reply comes of it or an error of ours."""
+"""Whatever a provider sends gives a reply or a typed error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JUNK = st.recursive(
 
 
 def shaped(**fields: Any) -> st.SearchStrategy[dict[str, Any]]:
-    """Objects with these fields, each of which may be missing or junk."""
+    """Draw objects with these fields, each of which may be missing or invalid."""
     optional = {
         key: value | JUNK if isinstance(value, st.SearchStrategy) else st.just(value) for key, value in fields.items()
     }
@@ -60,7 +60,7 @@ ITEMS = shaped(type=ITEM_KINDS, delta=WORDS, item=ITEM, response=RESPONSE)
 
 
 def drafted(draft: Draft, events: list[dict[str, Any]], *, provider: str) -> None:
-    """Draft a reply; what comes of it can be rendered for everyone."""
+    """Draft a reply, and check that it can be rendered for every provider."""
     heard = [draft.add(event) for event in events]
     assert all(isinstance(text, str) for text in heard)
     try:
@@ -79,14 +79,14 @@ def drafted(draft: Draft, events: list[dict[str, Any]], *, provider: str) -> Non
 @given(st.lists(MESSAGES, max_size=8))
 @settings(max_examples=examples(60))
 def test_any_events_of_messages_make_a_reply_or_an_error(events: list[dict[str, Any]]) -> None:
-    """Junk in Anthropic's events is never more than an answer that cannot be read."""
+    """Invalid events of Anthropic give at worst an unreadable answer."""
     drafted(anthropic.AnthropicDraft(), [*events, {"type": "message_stop"}], provider="anthropic")
 
 
 @given(st.lists(CHUNKS, max_size=8))
 @settings(max_examples=examples(60))
 def test_any_chunks_make_a_reply_or_an_error(events: list[dict[str, Any]]) -> None:
-    """Junk in the chunks of Chat Completions is never more than an answer that cannot be read."""
+    """Invalid chunks of Chat Completions give at worst an unreadable answer."""
     ending = {"choices": [{"finish_reason": "stop"}]}
     drafted(openai.ChatDraft(lambda: "made"), [*events, ending], provider="openai_chat")
 
@@ -94,7 +94,7 @@ def test_any_chunks_make_a_reply_or_an_error(events: list[dict[str, Any]]) -> No
 @given(st.lists(ITEMS, max_size=8))
 @settings(max_examples=examples(60))
 def test_any_items_make_a_reply_or_an_error(events: list[dict[str, Any]]) -> None:
-    """Junk in the events of Responses is never more than an answer that cannot be read."""
+    """Invalid events of Responses give at worst an unreadable answer."""
     ending = {"type": "response.completed", "response": {}}
     drafted(openai.ResponsesDraft(), [*events, ending], provider="openai_responses")
 
@@ -106,7 +106,7 @@ def test_any_items_make_a_reply_or_an_error(events: list[dict[str, Any]]) -> Non
 )
 @settings(max_examples=examples(60))
 def test_any_refusal_is_one_of_our_errors(status: int | None, body: Any, headers: dict[str, str]) -> None:
-    """Whatever the status, the body and the headers are, they stand for one of our errors, with a message."""
+    """Any status, body and headers give a typed error with a message."""
     error = error_from_response("m", status=status, body=body, headers=headers)
     assert isinstance(error, ModelError)
     assert len(str(error)) > 3
@@ -115,7 +115,7 @@ def test_any_refusal_is_one_of_our_errors(status: int | None, body: Any, headers
 @given(st.text(), st.none() | st.integers(100, 599))
 @settings(max_examples=examples(40))
 def test_any_text_can_be_judged(text: str, status: int | None) -> None:
-    """No text is too strange to be examined, and figures are positive where there are any."""
+    """Any text can be checked for an overflow, and token counts in it are positive."""
     assert is_overflow(text, status=status) in {True, False}
     found = numbers(text)
     assert all(figure is None or figure >= 0 for figure in (found.limit, found.requested))

@@ -1,4 +1,4 @@
-"""Whatever was said: after a repair every call is answered once, right after it, and every answer was asked for."""
+"""After a repair every call is answered once, right after it, and every result belongs to a call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ slow = settings(max_examples=examples(150), deadline=None, suppress_health_check
 
 
 def in_order(messages: tuple[Message, ...]) -> bool:
-    """Return whether calls and results are in their places, by nothing but their ids."""
+    """Return whether calls and results are in their places, judging only by their ids."""
     waiting: set[str] = set()
     for message in messages:
         given_ = [result.call_id for result in message.results]
@@ -39,7 +39,7 @@ def in_order(messages: tuple[Message, ...]) -> bool:
 @slow
 @given(conversation=conversations())
 def test_every_call_is_answered_and_every_answer_asked_for(conversation: list[Message]) -> None:
-    """In any conversation, however little sense it makes."""
+    """This holds for any conversation, even one that makes no sense."""
     repaired = repair(conversation).messages
     assert in_order(repaired)
     assert not any(unit.pending for unit in units(repaired))
@@ -48,7 +48,7 @@ def test_every_call_is_answered_and_every_answer_asked_for(conversation: list[Me
 @slow
 @given(conversation=conversations())
 def test_repairing_again_changes_nothing(conversation: list[Message]) -> None:
-    """Not one object."""
+    """Every message is the same object."""
     once = repair(conversation)
     again = repair(once.messages)
     assert again.repairs == ()
@@ -59,7 +59,7 @@ def test_repairing_again_changes_nothing(conversation: list[Message]) -> None:
 @slow
 @given(conversation=conversations())
 def test_nothing_is_made_up_but_marked_errors(conversation: list[Message]) -> None:
-    """Every word and every call was there before; a call may have got a name, a result an id."""
+    """Every text and every call was there before; only a call may get a name, and a result an id."""
     words = {part.text for message in conversation for part in message.parts if isinstance(part, Text)}
     called = {part.id for message in conversation for part in message.parts if isinstance(part, ToolCall)}
     given_ = {repr(part.content) for message in conversation for part in message.parts if isinstance(part, ToolResult)}
@@ -73,7 +73,7 @@ def test_nothing_is_made_up_but_marked_errors(conversation: list[Message]) -> No
 @slow
 @given(conversation=conversations())
 def test_words_are_never_lost(conversation: list[Message]) -> None:
-    """What users and assistants said is all there."""
+    """Everything that users and assistants said is there."""
     before = sorted(part.text for m in conversation for part in m.parts if isinstance(part, Text) and part.text.strip())
     after = sorted(
         part.text
@@ -88,18 +88,18 @@ def test_words_are_never_lost(conversation: list[Message]) -> None:
 @slow
 @given(data=st.data())
 def test_messages_of_every_format_are_put_in_order(name: str, data: st.DataObject) -> None:
-    """As their readers read them."""
+    """Messages are read by the reader of their format."""
     assert in_order(repair(providers.read(data.draw(WIRE[name]), format=name)).messages)
 
 
 @given(conversation=conversations())
 def test_what_may_be_added_to_anything(conversation: list[Message]) -> None:
-    """The short way and the long way come to the same in any conversation, however little sense it makes."""
+    """Both ways to count have the same result for any conversation, even one that makes no sense."""
     assert added_tokens_of(conversation) == added_tokens(units(conversation))
 
 
 @given(seed=st.integers(min_value=0))
 def test_what_may_be_added_is_counted_the_same_without_grouping(seed: int) -> None:
-    """The short way and the long way come to the same, whatever is broken about a conversation."""
+    """Both ways to count have the same result, whatever is broken in a conversation."""
     conversation = Conversation(Random(seed)).read()  # noqa: S311 - chance is all it is for
     assert added_tokens_of(conversation) == added_tokens(units(conversation))

@@ -1,4 +1,4 @@
-"""Whatever a name and a workspace look like, nothing outside is read or written."""
+"""Nothing outside the workspace is read or written, for any name and any workspace."""
 
 import tempfile
 from pathlib import Path
@@ -44,7 +44,7 @@ TARGETS = st.sampled_from(["..", ".", "a", "../outside", "../outside/secret", "/
 
 
 def world(folder: Path, links: dict[str, str]) -> Bounds:
-    """A workspace with links that lead anywhere, next to a secret."""
+    """Make a workspace with links that lead anywhere, and a secret outside it."""
     (folder / "outside").mkdir()
     (folder / "outside" / "secret").write_bytes(SECRET)
     (folder / "secret").write_bytes(SECRET)
@@ -60,12 +60,12 @@ def world(folder: Path, links: dict[str, str]) -> Bounds:
 
 
 def spelled(name: str, folder: Path) -> str:
-    """`@` stands for the folder around the workspace, `@@` for the workspace."""
+    """Return a path in which `@` is the folder around the workspace, and `@@` the workspace."""
     return name.replace("@@", str(folder / "ws"), 1).replace("@", str(folder), 1)
 
 
 def outside(folder: Path) -> dict[str, bytes]:
-    """Every file outside of the workspace."""
+    """Return every file outside the workspace."""
     places = [place for place in folder.rglob("*") if place.is_file() and not place.is_symlink()]
     return {str(place): place.read_bytes() for place in places if folder / "ws" not in place.parents}
 
@@ -76,7 +76,7 @@ def outside(folder: Path) -> dict[str, bytes]:
     links=st.dictionaries(st.sampled_from(["link", "up", "a/link", "b/up"]), TARGETS, max_size=4),
 )
 def test_nothing_outside_is_read_or_written(names: list[str], links: dict[str, str]) -> None:
-    """Reading shows no secret, and writing and appending change, make and remove nothing outside."""
+    """Reading shows no secret; writing and appending change, create and remove nothing outside."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place).resolve()
         bounds = world(folder, links)

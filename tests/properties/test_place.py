@@ -1,4 +1,4 @@
-"""A block is placed once, where it may stand, under its cap; and it can be taken out again without a trace."""
+"""A block is placed once, in a valid place, under its cap; and it can be removed without a trace."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ blocks = st.builds(
 
 @st.composite
 def talks(draw: st.DrawFn) -> list[Message]:
-    """A conversation that waits for the assistant: the user has spoken, or tools have answered."""
+    """Draw a conversation that waits for the assistant, after a message of the user or tool results."""
     conversation = [system()] if draw(st.booleans()) else []
     for number in range(draw(st.integers(0, 3))):
         conversation += [user(f"question {number}"), reply(f"answer {number}")]
@@ -51,7 +51,7 @@ def talks(draw: st.DrawFn) -> list[Message]:
 def test_a_placed_block_is_valid_everywhere_and_there_once(
     provider: str, conversation: list[Message], block: str, position: Position
 ) -> None:
-    """And no repair is needed for it."""
+    """The window needs no repair for it."""
     window = items(conversation)
     edit = place(window, block, position=position)
     assert edit is not None
@@ -68,7 +68,7 @@ def test_a_placed_block_is_valid_everywhere_and_there_once(
 def test_the_place_is_one_text_after_everything_else(
     conversation: list[Message], block: str, position: Position
 ) -> None:
-    """Every other part stays where it was."""
+    """Every other part stays in its place."""
     window = items(conversation)
     edit = place(window, block, position=position)
     after = messages_of(apply(window, [edit] if edit else []))
@@ -90,7 +90,7 @@ def test_the_place_is_one_text_after_everything_else(
 def test_a_block_within_the_allowance_fits(
     conversation: list[Message], position: Position, safe: int, cap: int
 ) -> None:
-    """It is under the cap, and the window under its limit."""
+    """The block is under its cap, and the window under its limit."""
     window = items(conversation)
     budget = limits(safe, recall=cap)
     room = recall_room(window, budget, position=position)
@@ -105,7 +105,7 @@ def test_a_block_within_the_allowance_fits(
 @slow
 @given(conversation=talks(), block=blocks)
 def test_what_comes_back_from_outside_leaves_no_trace(name: str, conversation: list[Message], block: str) -> None:
-    """Sent, read again and stripped, it is what it was."""
+    """A message that is sent, read again and stripped is the same message."""
     window = items(conversation)
     edit = place(window, block, position="tail")
     assert edit is not None

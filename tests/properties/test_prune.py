@@ -1,4 +1,4 @@
-"""Pruning touches tool results alone, saves what it says, and is never undone or done twice."""
+"""Pruning changes only tool results, saves the tokens that it reports, and is never undone or done twice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ outputs = st.builds(
 
 @st.composite
 def work(draw: st.DrawFn) -> list[Message]:
-    """An agent that runs tools."""
+    """Draw the conversation of an agent that runs tools."""
     conversation = [user("build it")]
     for number in range(draw(st.integers(1, 8))):
         names = [f"c{number}.{index}" for index in range(draw(st.integers(1, 2)))]
@@ -40,7 +40,7 @@ def work(draw: st.DrawFn) -> list[Message]:
 
 @st.composite
 def some_pruning(draw: st.DrawFn) -> Pruning:
-    """Settings of every kind."""
+    """Draw settings of every kind."""
     sizes = st.sampled_from([0, 50, 400, 1_500])
     return Pruning(
         mode=draw(st.sampled_from(["off", "cache-ttl", "adaptive", "aggressive"])),
@@ -54,20 +54,20 @@ def some_pruning(draw: st.DrawFn) -> Pruning:
 
 
 def pruned(talk: list[Message], pruning: Pruning, edits: tuple[Edit, ...] = ()) -> tuple[Edit, ...]:
-    """What pruning does next."""
+    """Return the next edits of pruning."""
     window = apply(items(talk), edits)
     return prune(window, edits, pruning=pruning, window=3_000, idle=timedelta(hours=1))
 
 
 def without_results(talk: list[Message]) -> list[Any]:
-    """Everything that is no result."""
+    """Return everything that is not a result."""
     return [(m.role, [part for part in m.parts if not isinstance(part, ToolResult)]) for m in talk]
 
 
 @slow
 @given(conversation=work(), pruning=some_pruning())
 def test_nothing_but_results_is_ever_touched(conversation: list[Message], pruning: Pruning) -> None:
-    """Words, calls and the order of everything stay; so do the ids of results."""
+    """Texts, calls, the order of everything and the ids of results stay."""
     after = messages_of(apply(items(conversation), pruned(conversation, pruning)))
     assert without_results(after) == without_results(conversation)
     assert [r.call_id for m in after for r in m.results] == [r.call_id for m in conversation for r in m.results]
@@ -76,7 +76,7 @@ def test_nothing_but_results_is_ever_touched(conversation: list[Message], prunin
 @slow
 @given(conversation=work(), pruning=some_pruning())
 def test_the_saved_tokens_are_those_of_the_edits(conversation: list[Message], pruning: Pruning) -> None:
-    """To the token, and always something."""
+    """They are exact, and never 0."""
     window = items(conversation)
     edits = pruned(conversation, pruning)
     after = apply(window, edits)
@@ -88,7 +88,7 @@ def test_the_saved_tokens_are_those_of_the_edits(conversation: list[Message], pr
 @slow
 @given(conversation=work(), pruning=some_pruning())
 def test_pruning_comes_to_rest(conversation: list[Message], pruning: Pruning) -> None:
-    """A result is shortened once and cleared once, and what is cleared stays so."""
+    """A result is shortened once and cleared once, and a cleared one stays cleared."""
     edits: tuple[Edit, ...] = ()
     for _ in range(3):
         edits = (*edits, *pruned(conversation, pruning, edits))
@@ -100,7 +100,7 @@ def test_pruning_comes_to_rest(conversation: list[Message], pruning: Pruning) ->
 @slow
 @given(conversation=conversations(), pruning=some_pruning())
 def test_any_conversation_can_be_pruned(conversation: list[Message], pruning: Pruning) -> None:
-    """However little sense it makes."""
+    """This holds even for one that makes no sense."""
     edits = pruned(conversation, pruning)
     assert without_results(messages_of(apply(items(conversation), edits))) == without_results(conversation)
     shrink_results(items(conversation), edits, excess=10**6, pruning=pruning, clear=True)
@@ -109,7 +109,7 @@ def test_any_conversation_can_be_pruned(conversation: list[Message], pruning: Pr
 @settings(max_examples=examples(300), deadline=None)
 @given(text=outputs | texts(), first=st.integers(0, 500), last=st.integers(0, 500), limit=st.integers(0, 1_000))
 def test_an_excerpt_never_exceeds_its_limit(text: str, first: int, last: int, limit: int) -> None:
-    """It is made of stretches of the text, in order, without overlap."""
+    """It consists of parts of the text, in order, without overlap."""
     spans = excerpt(text, first=first, last=last, limit=limit)
     assert len(GAP.join(text[start:stop] for start, stop in spans)) <= max(limit, 0) or len(text) <= limit
     edges = [place for span in spans for place in span]

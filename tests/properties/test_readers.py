@@ -1,4 +1,4 @@
-"""Whatever is in a file: it is read as it is, or refused with a typed error."""
+"""Any file is read as it is, or refused with a typed error."""
 
 import json
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ json_values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionar
 
 
 def spoken(role: str, parts: st.SearchStrategy[Part]) -> st.SearchStrategy[Message]:
-    """Messages of a role."""
+    """Draw messages of a role."""
     several = st.lists(parts, min_size=1, max_size=3).map(tuple)
     return st.builds(Message, role=st.just(role), parts=several)
 
@@ -57,7 +57,7 @@ def read_text(text: str | bytes, *, suffix: str = ".jsonl", format: str | None =
 @settings(max_examples=examples(40))
 @given(conversation=conversations)
 def test_a_rendered_conversation_reads_back(format_: str, conversation: list[Message]) -> None:
-    """Messages rendered for a provider and written one to a line are the same messages when read back."""
+    """Messages that are rendered for a provider and written one per line are read back unchanged."""
     rendered = providers.render(conversation, format_)
     if not rendered:
         return
@@ -72,7 +72,7 @@ def test_a_rendered_conversation_reads_back(format_: str, conversation: list[Mes
 @settings(max_examples=examples(40))
 @given(conversation=conversations)
 def test_lines_and_array_are_the_same(format_: str, conversation: list[Message]) -> None:
-    """A message list says the same as an array, under `messages`, and line by line."""
+    """A message list is the same as an array, under `messages`, and line by line."""
     rendered = providers.render(conversation, format_)
     if not rendered:
         return
@@ -84,7 +84,7 @@ def test_lines_and_array_are_the_same(format_: str, conversation: list[Message])
 @settings(max_examples=examples(100))
 @given(content=st.binary(max_size=200) | st.text(max_size=200), suffix=suffixes)
 def test_any_bytes(content: bytes | str, suffix: str) -> None:
-    """Whatever bytes a file holds, it is read or refused with an error of ours."""
+    """A file with any bytes is read, or refused with a typed error."""
     with suppress(HoldfastError):
         read_text(content, suffix=suffix)
 
@@ -93,13 +93,13 @@ def test_any_bytes(content: bytes | str, suffix: str) -> None:
 @settings(max_examples=examples(40))
 @given(value=json_values)
 def test_any_json(format_: str, value: Any) -> None:
-    """Whatever JSON a file holds, each reader reads it or refuses it with an error of ours."""
+    """Each reader reads a file with any JSON, or refuses it with a typed error."""
     with suppress(HoldfastError):
         read_text(json.dumps(value), format=format_)
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a JSON value."""
+    """Return every place in a JSON value."""
     yield path
     if isinstance(value, dict | list):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
@@ -107,7 +107,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
-    """The value with something else in one place."""
+    """Return the value with something else in one place."""
     if not path:
         return new
     if isinstance(value, list):
@@ -116,7 +116,7 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 def records(path: Path) -> list[Any]:
-    """The JSON values of a file."""
+    """Return the JSON values of a file."""
     try:
         return [json.loads(path.read_text())]
     except ValueError:
@@ -124,7 +124,7 @@ def records(path: Path) -> list[Any]:
 
 
 def files(path: Path) -> Iterator[Path]:
-    """The JSON files of a session."""
+    """Return the JSON files of a session."""
     inside = sorted(path.rglob("*.json*")) if path.is_dir() else [path]
     yield from (file for file in inside if file.suffix in {".json", ".jsonl", ".txt"})
 
@@ -137,7 +137,7 @@ CASES = [(format_, file) for format_, path in OWN for file in files(path)]
 @settings(max_examples=examples(25))
 @given(data=st.data())
 def test_damaged_records(format_: str, path: Path, data: st.DataObject) -> None:
-    """A record with one value of the wrong kind is read around and costs no other record of the file."""
+    """A record with one value of the wrong type is skipped, and no other record of the file is lost."""
     lines = records(path)
     index = data.draw(st.integers(0, len(lines) - 1))
     place = data.draw(st.sampled_from(list(places(lines[index]))))

@@ -1,4 +1,4 @@
-"""Recall: I3, I7, I9 and I11 (never over, no echo, no crossing, nothing leaves its quotes); words and vectors."""
+"""Recall by words and vectors: I3, I7, I9 and I11 (under the cap, no echo, no other tenant, quotes stay closed)."""
 
 import tempfile
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ texts = st.lists(words, min_size=1, max_size=60).map(" ".join)
     cap=st.integers(0, 600),
 )
 def test_a_block_keeps_its_promises(messages: list[tuple[str, int]], facts: list[str], question: str, cap: int) -> None:
-    """Under the cap, closed once, free of other tenants' words, and gone without a trace when it is taken out."""
+    """It is under the cap, closed once, free of other tenants' words, and removed without a trace."""
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "a.db") as store:
         for text, minute in messages:
             message = Message(role="user", parts=(Text(text=text),), timestamp=1 + 60_000 * minute)
@@ -83,7 +83,7 @@ questions = st.sampled_from(
 
 @st.composite
 def archives(draw: st.DrawFn) -> list[str]:
-    """A few messages: chat, logs, code, tables, Chinese, or all of them."""
+    """Draw a few messages: chat, logs, code, tables, Chinese, or all of them."""
     messages: list[str] = []
     for kind in draw(st.lists(st.sampled_from([*PHRASES, *line_archives.KINDS]), min_size=1, max_size=6)):
         if kind in PHRASES:
@@ -96,7 +96,7 @@ def archives(draw: st.DrawFn) -> list[str]:
 
 
 def ask(provider: str, said: Sequence[str], question: str, *, path: str, fusion: str, cap: int) -> tuple[Hit, ...]:
-    """The passages that are recalled of some messages by these vectors, on the path of a window or by name."""
+    """Return the passages recalled from some messages with these vectors, for a window or on request."""
     chosen = load(
         files=(),
         environ={},
@@ -124,7 +124,7 @@ def ask(provider: str, said: Sequence[str], question: str, *, path: str, fusion:
 def test_vectors_take_nothing_away(
     provider: str, path: str, messages: list[str], data: st.DataObject, fusion: str
 ) -> None:
-    """What words alone recall is recalled with vectors too: there is a block, and it holds the same first passage."""
+    """What is recalled by words alone is recalled with vectors too: there is a block with the same first passage."""
     own = [line for text in messages for line in text.split("\n")]
     planted = [fact.question for fact in (*line_archives.ENGLISH, *line_archives.CHINESE)]
     question = data.draw(st.one_of(questions, st.sampled_from(planted), st.sampled_from(own)))
@@ -139,7 +139,7 @@ def test_vectors_take_nothing_away(
 @pytest.mark.parametrize("fusion", ["recipe", "rrf", "weighted"])
 @pytest.mark.parametrize("path", ["recall", "assemble"])
 def test_poor_vectors_do_not_hide_the_only_answer(path: str, fusion: str) -> None:
-    """The formula of the original plugin would drop it: its vector scores less than the minimum."""
+    """The formula of the original plugin would drop it, because its vector scores less than the minimum."""
     fact = "we moved the ledger to port 48213"
     hits = ask("hash", [fact], "which port does the ledger use", path=path, fusion=fusion, cap=1_000)
     assert [hit.text for hit in hits] == [fact]

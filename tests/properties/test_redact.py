@@ -1,4 +1,4 @@
-"""Redaction never lets a planted secret through, never touches what is none, and settles at once."""
+"""Redaction masks every planted secret, changes nothing that is not a secret, and is complete after one pass."""
 
 import random
 from typing import Any
@@ -71,7 +71,7 @@ mixtures = st.lists(pieces, max_size=12).map("".join)
 
 @given(template=shaped, rng=seeds, around=surroundings)
 def test_a_token_never_survives(template: str, rng: random.Random, around: tuple[str, str, str, str]) -> None:
-    """A secret in a known format is masked in any surroundings, CJK letters and escapes right next to it included."""
+    """A secret in a known format is masked in any surroundings, including adjacent CJK letters and escapes."""
     left, start, end, right = around
     secret = fill(template, rng)
     assert _hidden(secret, f"{left}{start}{secret}{end}{right}")
@@ -80,7 +80,7 @@ def test_a_token_never_survives(template: str, rng: random.Random, around: tuple
 @given(drawn=named, rng=seeds, left=any_text, right=any_text)
 @settings(derandomize=True)  # one random value in ten thousand reads like a name, and is let through
 def test_a_named_secret_never_survives(drawn: tuple[str, str], rng: random.Random, left: str, right: str) -> None:
-    """A value that its key, header or sentence calls a secret is masked, whatever stands around."""
+    """A value that its key, header or sentence names as a secret is masked in any surroundings."""
     template, surrounding = drawn
     secret = fill(template, rng)
     text = f"{left}\n{surrounding.format(secret)}\n{right}"
@@ -89,7 +89,7 @@ def test_a_named_secret_never_survives(drawn: tuple[str, str], rng: random.Rando
 
 @given(template=harmless, rng=seeds)
 def test_the_harmless_survives(template: str, rng: random.Random) -> None:
-    """Git ids, UUIDs, digests, numbers, code, placeholders and prose come back as the same object."""
+    """Git ids, UUIDs, digests, numbers, code, placeholders and prose are returned as the same object."""
     text = fill(template, rng)
     assert redact(text) is text
 
@@ -102,7 +102,7 @@ def test_text_without_a_trigger_is_the_same_object(text: str) -> None:
 
 @given(mixtures)
 def test_redacting_twice_changes_nothing(text: str) -> None:
-    """A redacted text has nothing left to find."""
+    """In a redacted text nothing more is found."""
     once = redact(text)
     assert find(once) == []
     assert redact(once) is once
@@ -110,7 +110,7 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
 
 @given(mixtures)
 def test_findings_are_in_order_and_apart(text: str) -> None:
-    """Spans lie inside the text, in order, and do not overlap."""
+    """Spans are inside the text, in order, and do not overlap."""
     secrets = find(text)
     edges = [edge for secret in secrets for edge in (secret.start, secret.end)]
     assert edges == sorted(edges)
@@ -139,7 +139,7 @@ def _hidden(secret: str, text: str) -> bool:
 
 
 def _is_gone(secret: str, output: str, rest: str) -> bool:
-    """True if the last part of the secret, where its random characters are, is nowhere to be seen."""
+    """Return whether the last part of the secret, which has its random characters, does not occur."""
     telling = secret.rstrip("=%3D-")[-16:] if "PRIVATE KEY" not in secret else secret[100:164]
     return Sample("", rest + telling, telling).is_masked_in(output)
 

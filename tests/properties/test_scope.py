@@ -1,4 +1,4 @@
-"""I9 and I12 through memory's own face: no one sees another's rows, and no model another's vectors."""
+"""I9 and I12 through the memory: no reader sees the rows of others, and no model the vectors of another model."""
 
 import tempfile
 from dataclasses import replace
@@ -28,7 +28,7 @@ scopes = st.builds(
 
 
 def sees(reader: Scope, owner: Scope, *, across: bool) -> bool:
-    """Whether a reader may see what an owner said."""
+    """Return whether a reader may see the rows of an owner."""
     return reader == owner or (across and replace(owner, session=reader.session) == reader)
 
 
@@ -63,7 +63,7 @@ def test_no_read_crosses(owners: list[Scope], reader: Scope, across: bool) -> No
 
 @pytest.mark.parametrize("dimension", [8, 16])
 def test_vectors_of_two_models_never_meet(tmp_path: Path, dimension: int) -> None:
-    """I12: with another model the same store answers by words until that model has embedded it."""
+    """I12: with another model, the same store is searched by words until that model has embedded it."""
     scope = Scope(session="s")
     with SqliteStore(tmp_path / "a.db") as store:
         memory = Memory(

@@ -1,4 +1,4 @@
-"""I8 and I13 on every way out: no secret, and nothing forgotten, in any file or any answer."""
+"""I8 and I13 on every way out: no secret, and nothing forgotten, is in any file or any answer."""
 
 import io
 import tempfile
@@ -46,7 +46,7 @@ def say(memory: Memory, place: str, text: str) -> None:
 
 
 def everything(memory: Memory, home: Path) -> bytes:
-    """Every file of a memory, every export of it, and what it answers."""
+    """Return every file of a memory, every export of it, and its answers."""
     exports = home / "exports"
     exports.mkdir(exist_ok=True)
     transfer.save_folder(memory.store, [Scope()], Path(tempfile.mkdtemp(dir=exports)), embedder=memory.embedder)
@@ -62,7 +62,7 @@ def everything(memory: Memory, home: Path) -> bytes:
 @settings(max_examples=examples(12), deadline=None)
 @given(messages=st.lists(st.tuples(places, words, st.sampled_from(SECRETS), words), min_size=1, max_size=4))
 def test_no_secret_gets_out(messages: list[tuple[str, list[str], str, list[str]]]) -> None:
-    """I8: wherever a secret was said, it is in no file, no export, no block and no hit."""
+    """I8: wherever a secret was said, it is in no file, export, block or search result."""
     with tempfile.TemporaryDirectory() as home:
         choice = Choice(embedder=HashEmbedder(dimension=8), reasons=())
         with Memory(store=SqliteStore(Path(home) / "a.db"), settings=Settings(), choice=choice) as memory:
@@ -77,7 +77,7 @@ def test_no_secret_gets_out(messages: list[tuple[str, list[str], str, list[str]]
 @settings(max_examples=examples(30), deadline=None)
 @given(kept=st.lists(st.tuples(places, words), max_size=3), gone=st.lists(places, min_size=1, max_size=3))
 def test_what_is_forgotten_is_nowhere(kept: list[tuple[str, list[str]]], gone: list[str]) -> None:
-    """I13: what was forgotten is in no file of the store, no later export and no answer."""
+    """I13: forgotten text is in no file of the store, no later export and no answer."""
     canary = "zebracanary"
     with tempfile.TemporaryDirectory() as home:
         choice = Choice(embedder=HashEmbedder(dimension=8), reasons=())

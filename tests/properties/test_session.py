@@ -1,4 +1,4 @@
-"""Sessions under any sequence of appends, branches and crashes: nothing whole is lost, no byte is rewritten."""
+"""Sessions under any sequence of appends, branches and crashes: no whole entry is lost, and no byte is rewritten."""
 
 import json
 import os
@@ -22,13 +22,13 @@ Step = Callable[[Session, int, str], object]
 
 
 def pick(session: Session, choice: int) -> str | None:
-    """One of the entries, or the place before the first."""
+    """Return one of the entries, or the place before the first."""
     ids = [None, *(entry.id for entry in session.entries)]
     return ids[choice % len(ids)]
 
 
 def compact(session: Session, choice: int, text: str) -> object:
-    """Let a summary stand for the path before one of its entries."""
+    """Replace the path before one of its entries with a summary."""
     path = [None, *(entry.id for entry in session.path())]
     return session.append_compaction(text, first_kept=path[choice % len(path)], tokens_before=choice, durable=False)
 
@@ -66,13 +66,13 @@ STEP = st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 30), TEXT)
 
 @contextmanager
 def a_session() -> Iterator[Session]:
-    """A new session in a folder of its own."""
+    """Open a new session in its own folder."""
     with tempfile.TemporaryDirectory() as folder:
         yield begin(Path(folder))
 
 
 def play(session: Session, steps: list[tuple[str, int, str]]) -> None:
-    """Take the steps, each of which may only add to the file."""
+    """Take the steps, each of which may only append to the file."""
     for name, choice, text in steps:
         before = session.file.read_bytes()
         STEPS[name](session, choice, text)
@@ -80,7 +80,7 @@ def play(session: Session, steps: list[tuple[str, int, str]]) -> None:
 
 
 def check(session: Session) -> None:
-    """Every path ends, the leaf is an entry, and the context can be built."""
+    """Check that every path ends, the leaf is an entry, and the context can be built."""
     tree = Tree(session.entries)
     for entry in session.entries:
         path = tree.path(entry.id)
@@ -93,7 +93,7 @@ def check(session: Session) -> None:
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(STEP, max_size=12))
 def test_reopened_session_is_the_same(steps: list[tuple[str, int, str]]) -> None:
-    """Whatever was done, the file read again holds the same entries, leaf and context."""
+    """After any steps, the file read again has the same entries, leaf and context."""
     with a_session() as session:
         play(session, steps)
         check(session)
@@ -109,7 +109,7 @@ def test_reopened_session_is_the_same(steps: list[tuple[str, int, str]]) -> None
 @settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.tuples(st.lists(STEP, max_size=5), st.floats(0, 1)), min_size=1, max_size=3))
 def test_crash_at_any_byte(lives: list[tuple[list[tuple[str, int, str]], float]]) -> None:
-    """A file cut anywhere loses no whole entry, the torn one is reported, and the session continues."""
+    """A file that is cut anywhere loses no whole entry; the torn one is reported, and the session continues."""
     with a_session() as session:
         file = session.file
         for steps, share in lives:
@@ -123,7 +123,7 @@ def test_crash_at_any_byte(lives: list[tuple[list[tuple[str, int, str]], float]]
 
 
 def check_recovered(session: Session, left: bytes) -> None:
-    """What a crash left is all there, closed and reported; nothing is reported where all is well."""
+    """Check that the file after a crash is complete, closed and reported, and that nothing is reported without one."""
     after = session.file.read_bytes()
     assert after.startswith(left)
     assert after.endswith(b"\n")
@@ -136,7 +136,7 @@ def check_recovered(session: Session, left: bytes) -> None:
 
 
 def is_whole(line: bytes) -> bool:
-    """Whether a line holds a record that can be read."""
+    """Return whether a line holds a record that can be read."""
     try:
         return isinstance(json.loads(line), dict)
     except ValueError:
@@ -184,7 +184,7 @@ LINES = RECORDS.map(lambda record: json.dumps(record).encode()) | st.binary(max_
 @settings(max_examples=examples(250), deadline=None)
 @given(st.booleans(), st.lists(LINES, max_size=8))
 def test_any_lines_are_read_or_refused(headed: bool, lines: list[bytes]) -> None:  # noqa: FBT001 - hypothesis names it
-    """Whatever stands in a file: it is opened with what can be used, or refused untouched; never another error."""
+    """Any file is opened with what can be used, or refused unchanged; there is never another error."""
     header = b'{"type":"session","version":3,"id":"s"}'
     content = b"\n".join([header, *lines] if headed else lines)
     with tempfile.TemporaryDirectory() as folder:
@@ -207,7 +207,7 @@ def test_any_lines_are_read_or_refused(headed: bool, lines: list[bytes]) -> None
 
 @given(st.lists(RECORDS, max_size=12))
 def test_rebuild_never_fails(raw: list[dict[str, Any]]) -> None:
-    """The context and the region of any records are built, and the region lies on the path."""
+    """The context and the region of any records are built, and the region is on the path."""
     entries = [read_entry(record, number) for number, record in enumerate(raw, start=1)]
     rebuild(entries)
     tree = Tree(entries)
@@ -221,7 +221,7 @@ def test_rebuild_never_fails(raw: list[dict[str, Any]]) -> None:
 
 @given(st.lists(st.integers(0, 9) | st.none(), max_size=30))
 def test_nothing_falls_between_two_compactions(steps: list[int | None]) -> None:
-    """Every message is in the context or was handed to a summary, however many compactions there were."""
+    """Every message is in the context or in a summary, after any number of compactions."""
     path: list[Entry] = []
     summarised: set[str | None] = set()
     for number, cut in enumerate(steps, start=1):

@@ -1,4 +1,4 @@
-"""Settings survive being written down, and nothing that is read can do worse than a SettingsError."""
+"""Settings can be written to a file and read again, and any input gives settings or a SettingsError."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ DURATIONS = st.integers(min_value=0, max_value=3_660 * 86_400_000).map(lambda ms
 
 
 def values(info: inspect.Type) -> st.SearchStrategy[Any]:
-    """Any value that a setting of this type may have, but nothing for unset: a file cannot say that."""
+    """Draw any value that a setting of this type may have, except unset, which a file cannot express."""
     match info:
         case inspect.Metadata():
             return values(info.type)
@@ -59,7 +59,7 @@ VALUES = {row.key: values(inspect.type_info(row.type)) for row in CHAT.rows}
 
 @st.composite
 def overrides(draw: st.DrawFn) -> dict[str, Any]:
-    """Valid values for some settings, as keyword arguments."""
+    """Draw valid values for some settings, as keyword arguments."""
     chosen: list[Setting] = draw(st.lists(st.sampled_from(CHAT.rows), max_size=12, unique_by=lambda row: row.key))
     taken: set[str] = set()
     root: dict[str, Any] = {}
@@ -76,7 +76,7 @@ def overrides(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def toml(table: dict[str, Any]) -> str:
-    """A TOML document; JSON text is TOML text for everything but tables."""
+    """Write a TOML document. JSON text is TOML text, except for tables."""
     return "\n".join(f"{json.dumps(name)} = {_inline(value)}" for name, value in table.items())
 
 
@@ -89,7 +89,7 @@ def _inline(value: object) -> str:
 
 
 def loaded_from(text: str, *, name: str) -> ChatSettings:
-    """The settings in a file with this text."""
+    """Return the settings in a file with this text."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
@@ -107,7 +107,7 @@ def test_settings_survive_a_file(chosen: dict[str, Any]) -> None:
 
 
 def _spelled(chosen: dict[str, Any]) -> dict[str, Any]:
-    """Secrets as a caller hands them over: as they are. Paths as tables."""
+    """Return secrets as a caller passes them, and paths as tables."""
     return {name: _spelled(value) if isinstance(value, dict) else _plain(value) for name, value in chosen.items()}
 
 
@@ -122,7 +122,7 @@ def _plain(value: object) -> object:
 @unhurried
 @given(st.dictionaries(st.sampled_from(NAMES) | TEXT, JSON, max_size=4))
 def test_hostile_arguments(data: dict[str, Any]) -> None:
-    """Whatever is handed in as settings is settings or a SettingsError."""
+    """Any value that is passed as settings gives settings or a SettingsError."""
     with contextlib.suppress(SettingsError):
         load(environ={}, **{name: value for name, value in data.items() if name not in {"files", "environ"}})
 
@@ -130,7 +130,7 @@ def test_hostile_arguments(data: dict[str, Any]) -> None:
 @unhurried
 @given(JSON)
 def test_hostile_openclaw_file(data: object) -> None:
-    """Whatever JSON is in an openclaw.json is settings or a SettingsError."""
+    """Any JSON in an openclaw.json gives settings or a SettingsError."""
     with contextlib.suppress(SettingsError):
         loaded_from(json.dumps(data), name="openclaw.json")
 
@@ -138,7 +138,7 @@ def test_hostile_openclaw_file(data: object) -> None:
 @unhurried
 @given(TEXT)
 def test_hostile_text(text: str) -> None:
-    """Whatever text is in a file is settings or a SettingsError."""
+    """Any text in a file gives settings or a SettingsError."""
     for name in ("holdfast.toml", "openclaw.json"):
         with contextlib.suppress(SettingsError):
             loaded_from(text, name=name)
@@ -147,7 +147,7 @@ def test_hostile_text(text: str) -> None:
 @unhurried
 @given(st.dictionaries(st.sampled_from([row.variable for row in CHAT.rows]), TEXT, max_size=3))
 def test_hostile_environment(environ: dict[str, str]) -> None:
-    """Whatever text is in a variable is settings or a SettingsError."""
+    """Any text in a variable gives settings or a SettingsError."""
     with contextlib.suppress(SettingsError):
         load(environ=environ)
 
@@ -155,7 +155,7 @@ def test_hostile_environment(environ: dict[str, str]) -> None:
 @unhurried
 @given(st.sampled_from([row for row in CHAT.rows if row.secret]), TEXT)
 def test_secrets_never_show(row: Setting, text: str) -> None:
-    """A key that was set shows in no representation of what was loaded."""
+    """A key that was set is in no representation of the loaded settings."""
     canary = f"canary{text}"
     loaded = load(environ={row.variable: canary.replace("$", "")})
     assert "canary" not in repr(loaded)

@@ -1,4 +1,4 @@
-"""A block under pressure: however full a window is, it has room for a small one, and never with a stale value alone."""
+"""However full a window is, it has room for a small block, and never shows an outdated value alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORDS = ("report", "morning", "weather", "table", "column", "north", "river", "p
 
 @dataclass(frozen=True)
 class Change:
-    """A statement, the later one that takes its place, a question, and the new value."""
+    """A statement, the later one that replaces it, a question, and the new value."""
 
     old: str
     new: str
@@ -45,7 +45,7 @@ CHANGES = (
 
 @dataclass(frozen=True)
 class Case:
-    """A conversation about something else, in which a value changes, and the limit of the last request.
+    """A conversation about something else in which a value changes, and the limit of the last request.
 
     `sizes` are the words of a message, of the output of a tool after it (0 for no call), and of the reply. The old
     statement is in the first message, the new one in the message with the number `later`; both have `around` words
@@ -60,7 +60,7 @@ class Case:
 
 
 def fill(count: int, seed: int) -> str:
-    """Make text about nothing that is asked for."""
+    """Make text that is about nothing in the question."""
     return " ".join(WORDS[(seed + place * (seed % 5 + 1)) % len(WORDS)] for place in range(count)) + "."
 
 
@@ -99,7 +99,7 @@ cases = st.builds(
 @example(case=Case(CHANGES[2], [(9, 0, 9), (9, 0, 9), *[(700, 0, 900)] * 4], 1, 150, 8_000))
 @example(case=Case(CHANGES[3], [(9, 0, 9), (9, 0, 9), *[(200, 40, 200)] * 4], 1, 150, 1_500))
 def test_the_newest_value_is_shown_however_full_the_window_is(case: Case) -> None:
-    """In the window or in a block, so that no old value stands alone; and the limit holds."""
+    """It is in the window or in a block, so that no old value is shown alone, and the limit holds."""
     history = make_history(case)
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -1,4 +1,4 @@
-"""Whatever is done to a store, in whatever order: it holds what a plain list would, and shows it to its owner alone."""
+"""After any operations in any order, a store has what a plain list would have, and shows it only to its owner."""
 
 import shutil
 import tempfile
@@ -37,7 +37,7 @@ batches = st.lists(st.tuples(scopes, bodies, st.sampled_from(["", "twin"])), max
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """A store next to a model of it: the rows that were kept, by number, and what was forgotten."""
+    """A store and a model of it: the rows that were kept, by number, and what was forgotten."""
 
     opener: Callable[[Path], Store]
 
@@ -50,12 +50,12 @@ class StoreMachine(RuleBasedStateMachine):
 
     @initialize()
     def open(self) -> None:
-        """Two have it open."""
+        """Open it twice."""
         self.stores = [type(self).opener(self.folder), type(self).opener(self.folder)]
 
     @rule(batch=batches, which=st.integers(0, 1), bulk=st.sampled_from([0, 0, 0, 300]))
     def add(self, batch: list[tuple[Scope, str, str]], which: int, bulk: int) -> None:
-        """I6, I13: what is known keeps its number, what is forgotten stays out, everything else gets a new one."""
+        """I6, I13: a known message keeps its number, a forgotten one stays out, and any other gets a new number."""
         filler = [(SCOPES[0], f"{word('bulk', len(self.given) * 1000 + n)}", "") for n in range(bulk)]
         rows = [make_message(text, scope=scope, nonce=nonce) for scope, text, nonce in [*batch, *filler]]
         numbers = self.stores[which].add_messages(rows)
@@ -72,7 +72,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(scope=scopes, which=st.integers(0, 1), data=st.data())
     def forget(self, scope: Scope, which: int, data: st.DataObject) -> None:
-        """I13: what is forgotten is in no file, no row and no search."""
+        """I13: what is forgotten is in no file, no row and no search result."""
         mine = sorted(number for number, key in self.kept.items() if key[0] == scope)
         if not mine:
             return
@@ -86,13 +86,13 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1))
     def reopen(self, which: int) -> None:
-        """Whoever opens it sees the same."""
+        """After it is opened again, it is the same."""
         self.stores[which].close()
         self.stores[which] = type(self).opener(self.folder)
 
     @rule(scope=scopes, across=st.booleans(), asked=st.sampled_from(WORDS), which=st.integers(0, 1))
     def match(self, scope: Scope, across: bool, asked: str, which: int) -> None:  # noqa: FBT001 - drawn
-        """I9: exactly the visible messages that hold a word are found, by both."""
+        """I9: both find exactly the visible messages that contain a word."""
         expected = [
             number
             for number, (owner, text, _) in sorted(self.kept.items())
@@ -102,7 +102,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_archive_is_what_was_kept(self) -> None:
-        """I1, I9: every scope reads back its own messages, whole, in order, and no others."""
+        """I1, I9: every scope reads back its own messages, unchanged, in order, and no others."""
         if not hasattr(self, "stores"):
             return
         for scope in SCOPES:
@@ -111,7 +111,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert [(row.id, row.message.text) for row in rows] == expected
 
     def teardown(self) -> None:
-        """Leave nothing behind."""
+        """Delete everything."""
         for store in getattr(self, "stores", []):
             store.close()
         path = self.folder / "store.db"
@@ -145,7 +145,7 @@ TestFiles.settings = LIMITS
 
 @pytest.mark.parametrize("opener", [open_sqlite, open_files])
 def test_canaries_are_never_seen_from_another_scope(opener: Callable[[Path], Store], tmp_path: Path) -> None:
-    """I9: no read path, drawn by chance, shows a row of another scope."""
+    """I9: no read path, chosen at random, shows a row of another scope."""
     store = opener(tmp_path)
     try:
         assert crossings(store, add_canaries(store), reads=300, seed=3) == 0
@@ -156,7 +156,7 @@ def test_canaries_are_never_seen_from_another_scope(opener: Callable[[Path], Sto
 @given(message=messages())
 @settings(max_examples=examples(300), deadline=None)
 def test_any_message_survives_the_archive(message: Message) -> None:
-    """I1: whatever a message is made of, it comes back the same, and renders the same for every provider."""
+    """I1: any message comes back the same, and renders the same for every provider."""
     kept = decode_message(encode_message(message))
     assert decode_words(encode_message(message)) == words(message)
     assert kept == message
@@ -168,7 +168,7 @@ def test_any_message_survives_the_archive(message: Message) -> None:
 @given(data=st.data(), name=st.sampled_from(sorted(FORMS)))
 @settings(max_examples=examples(200), deadline=None)
 def test_any_providers_message_survives_the_archive(data: st.DataObject, name: str) -> None:
-    """I1: what a provider wrote comes back byte for byte, masked or not; masking fails on nothing."""
+    """I1: a message of a provider comes back byte for byte, masked or not; masking never fails."""
     wire = data.draw(FORMS[name])
     (message,) = providers.read([wire], format=name)
     kept = decode_message(encode_message(message))
@@ -186,7 +186,7 @@ def test_any_providers_message_survives_the_archive(data: st.DataObject, name: s
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 def test_any_messages_survive_a_store(conversation: list[Message], tmp_path_factory: pytest.TempPathFactory) -> None:
-    """I1, I6: every message is in the store as it was given; giving it again adds nothing."""
+    """I1, I6: every message is stored as it was sent; sending it again adds nothing."""
     path = tmp_path_factory.mktemp("store") / "store.db"
     rows = [MessageRow(scope=SCOPES[0], message=message, nonce=f"{n}") for n, message in enumerate(conversation)]
     with SqliteStore(path) as store:
@@ -200,7 +200,7 @@ def test_any_messages_survive_a_store(conversation: list[Message], tmp_path_fact
 @given(placed=st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.integers(0, 5)), max_size=15))
 @settings(max_examples=examples(30), deadline=None)
 def test_spaces_never_meet(placed: list[tuple[int, bool, int]]) -> None:
-    """I12: a question in one space is answered from the vectors of that space alone, the last of each passage."""
+    """I12: a question in one space is only compared with vectors of that space, the last ones of each passage."""
     spaces = (MODEL, OTHER)
     model: dict[tuple[int, int], int] = {}
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "store.db") as store:

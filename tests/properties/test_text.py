@@ -21,16 +21,16 @@ limits = st.integers(-2, 70)
 
 
 def boundaries(text: str) -> set[int]:
-    """The places between what is read as one character each."""
+    """Return the places between what is read as one character each."""
     return {0, *(match.end() for match in regex.finditer(r"\X", text))}
 
 
 class TestTerms:
-    """Terms, and where they stand."""
+    """Terms and their places."""
 
     @given(text=tricky | texts())
     def test_spans_and_terms_agree(self, text: str) -> None:
-        """The same terms in the same order, each inside of the text."""
+        """They have the same terms in the same order, each inside the text."""
         spans = list(term_spans(text))
 
         assert [term for _, _, found in spans for term in found] == terms(text)
@@ -45,7 +45,7 @@ class TestTerms:
 
     @given(text=st.text(st.characters(min_codepoint=0x3041, max_codepoint=0x9FFF), max_size=20))
     def test_every_letter_of_cjk_is_found(self, text: str) -> None:
-        """Whatever stands around it."""
+        """It is found in any surroundings."""
         found = set(terms(text))
 
         for letter in regex.findall(r"\X", text):
@@ -55,19 +55,19 @@ class TestTerms:
 
     @given(words=st.lists(st.from_regex(r"[a-z]{3,8}", fullmatch=True), min_size=2, max_size=5))
     def test_an_identifier_is_found_whole_and_in_parts(self, words: list[str]) -> None:
-        """In snake case, in camel case, as a path and with dots."""
+        """It is found in snake case, in camel case, as a path and with dots."""
         parts = {term for word in words for term in terms(word)}
         for name in ("_".join(words), "/".join(words), ".".join(words), words[0] + "".join(map(str.title, words[1:]))):
             assert parts | {name.lower()} == set(terms(name))
 
     @given(left=texts(), right=texts())
     def test_a_blank_line_parts_terms(self, left: str, right: str) -> None:
-        """Terms of two paragraphs are the terms of each."""
+        """The terms of two paragraphs are the terms of each."""
         assert terms(f"{left}\n\n{right}") == terms(left) + terms(right)
 
     @given(text=tricky)
     def test_terms_do_not_depend_on_composition(self, text: str) -> None:
-        """Composed or not, CJK text has the same characters to be found."""
+        """CJK text has the same terms in composed and decomposed form."""
         kana = re.sub(r"[^\u3041-\u30fa가-힣]", "", text)
 
         assert terms(kana) == terms(unicodedata.normalize("NFD", kana))
@@ -78,7 +78,7 @@ class TestCuts:
 
     @given(text=tricky, limit=limits)
     def test_a_cut_is_never_inside_of_a_character(self, text: str, limit: int) -> None:
-        """It is at most as long as was asked for, and as long as that allows."""
+        """It is at most as long as requested, and as long as possible within that."""
         places = boundaries(text)
         first, last = head(text, limit), tail(text, limit)
 
@@ -89,7 +89,7 @@ class TestCuts:
 
     @given(text=tricky | fenced, start=limits, end=limits)
     def test_a_clip_keeps_whole_characters_of_both_ends(self, text: str, start: int, end: int) -> None:
-        """What stays is a head and a tail of the text, or all of it, and never more."""
+        """The result is a head and a tail of the text, or all of it, and never longer."""
         clipped = clip(text, head=start, tail=end, marker="⟪⟫")
 
         assert len(clipped) <= len(text)
@@ -102,7 +102,7 @@ class TestCuts:
 
     @given(text=fenced, start=limits, end=limits)
     def test_a_clip_leaves_code_code_and_words_words(self, text: str, start: int, end: int) -> None:
-        """At the marker no fence is open, and at the end the same one as before."""
+        """No fence is open at the marker, and the same one as before is open at the end."""
         clipped = clip(text, head=start, tail=end, marker="\n⟪⟫\n")
 
         before, marker, after = clipped.partition("\n⟪⟫\n")
@@ -113,7 +113,7 @@ class TestCuts:
 
 
 def open_fence(text: str) -> str:
-    """The fence that is open at the end of a Markdown text."""
+    """Return the fence that is open at the end of a Markdown text."""
     fence = ""
     for line in text.split("\n"):
         found = re.match(r" {0,3}(`{3,}|~{3,})(.*)$", line)

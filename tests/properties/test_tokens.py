@@ -15,24 +15,24 @@ class TestCountText:
 
     @given(text=texts(), family=st.sampled_from(["any", "gpt"]))
     def test_the_estimate_lies_between_bounds(self, text: str, family: str) -> None:
-        """No text is free, and none counts for more than a few tokens a character."""
+        """Every text has at least one token, and at most a few per character."""
         counted = count_text(text, family=family)
 
         assert len(text) / 60 <= counted <= 4 * len(text) + sum(4 for char in text if ord(char) > 0xFFFF)
 
     @given(left=texts(), right=texts())
     def test_two_texts_count_as_one_but_for_where_they_meet(self, left: str, right: str) -> None:
-        """Cutting a text up does not make it cheaper, save for the pair that is cut."""
+        """Splitting a text does not reduce its tokens, except for the pair that is split."""
         assert abs(count_text(left) + count_text(right) - count_text(left + right)) <= 3
 
     @given(text=texts(), more=texts())
     def test_a_longer_text_never_counts_for_less(self, text: str, more: str) -> None:
-        """So that cutting a text down always helps."""
+        """So cutting a text down always helps."""
         assert count_text(text) <= count_text(text + more)
 
 
 class TestContext:
-    """How full a window is."""
+    """The tokens of a window."""
 
     @given(listed=conversations(), more=conversations())
     def test_what_is_added_only_adds(self, listed: list[Message], more: list[Message]) -> None:
@@ -43,7 +43,7 @@ class TestContext:
 
 @given(text=texts(), family=st.sampled_from(["any", "gpt"]))
 def test_a_short_text_takes_as_much_as_the_same_line_of_a_long_one(text: str, family: str) -> None:
-    """Short texts are weighed in another way than long ones, by the same weights; each sum is rounded up once."""
+    """Short texts are counted differently from long ones, by the same weights; each sum is rounded up once."""
     before = "\n" * 200
     added = count_text(before + text, family=family) - count_text(before, family=family)
     assert abs(added - count_text(text, family=family)) <= 1

@@ -1,4 +1,4 @@
-"""Whatever a model calls, every call is answered once and in order; whatever is edited, only that passage changes."""
+"""Every call of a model is answered once and in order; an edit changes only its passage."""
 
 import tempfile
 from pathlib import Path
@@ -30,7 +30,7 @@ WORDS = st.text(alphabet="ab\n字\r", max_size=12)
 @settings(max_examples=examples(40))
 @given(calls=CALLS, stop=st.booleans())
 def test_every_call_has_one_answer(calls: list[tuple[str, Any]], stop: bool) -> None:  # noqa: FBT001 - drawn
-    """Unknown tools, arguments of any shape and a user who breaks off: the results are those of the calls, in order."""
+    """With unknown tools, arguments of any shape and a user who interrupts, the results match the calls, in order."""
     cancel = Event()
     if stop:
         cancel.set()
@@ -47,7 +47,7 @@ def test_every_call_has_one_answer(calls: list[tuple[str, Any]], stop: bool) -> 
 @settings(max_examples=examples(60))
 @given(text=WORDS, old=WORDS, new=WORDS)
 def test_an_edit_changes_one_passage_or_nothing(text: str, old: str, new: str) -> None:
-    """A passage that stands once is replaced; otherwise the file stays as it is and the answer is an error."""
+    """A passage that occurs once is replaced; otherwise the file stays as it is and the answer is an error."""
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "a"
         file.write_bytes(text.encode())
@@ -65,7 +65,7 @@ def test_an_edit_changes_one_passage_or_nothing(text: str, old: str, new: str) -
 @settings(max_examples=examples(30))
 @given(st.lists(st.text(alphabet="ab\n# 字", max_size=20), max_size=6))
 def test_a_note_only_grows(texts: list[str]) -> None:
-    """Whatever is written in the silent turn, what the note held before is the beginning of what it holds after."""
+    """Whatever is written in the silent turn, a note begins with its earlier content."""
     with tempfile.TemporaryDirectory() as place:
         box = flush_tools(Bounds(root=Path(place)), note="memory/n.md")
         file, before = Path(place) / "memory" / "n.md", b""

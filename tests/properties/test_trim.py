@@ -1,4 +1,4 @@
-"""Trimming fits the limit, keeps what is protected, cuts whole units, and does nothing twice."""
+"""Trimming fits the limit, keeps what is protected, cuts whole units, and is complete after one pass."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ queries = st.sampled_from(["why did it fail", "为什么失败", "ok", ""])
 
 @st.composite
 def talks(draw: st.DrawFn) -> list[Message]:
-    """A conversation with tools, some answered, some not."""
+    """Draw a conversation with tools, with and without results."""
     conversation: list[Message] = []
     for number in range(draw(st.integers(1, 15))):
         words = "word " * draw(st.integers(1, 60))
@@ -47,7 +47,7 @@ def talks(draw: st.DrawFn) -> list[Message]:
 def test_a_trimmed_window_fits_and_stays_as_it_is(
     conversation: list[Message], settings_: Trim, scores: dict[int, float], query: str, data: st.DataObject
 ) -> None:
-    """With all that may have to be added to it; trimming it again changes nothing."""
+    """It fits with everything that may have to be added; trimming it again changes nothing."""
     pinned = data.draw(st.lists(st.integers(1, 40), max_size=2))
     window = items(conversation, pinned=pinned)
     budget = limits(data.draw(st.integers(50, max(51, tokens(window)))), recall=20)
@@ -67,7 +67,7 @@ def test_a_trimmed_window_fits_and_stays_as_it_is(
 def test_what_is_protected_stays_and_units_go_whole(
     conversation: list[Message], settings_: Trim, scores: dict[int, float], query: str, data: st.DataObject
 ) -> None:
-    """In the order in which it was."""
+    """The order stays the same."""
     window = items(conversation, pinned=data.draw(st.lists(st.integers(1, 40), max_size=2)))
     budget = limits(data.draw(st.integers(50, max(51, tokens(window)))))
     try:
@@ -85,7 +85,7 @@ def test_what_is_protected_stays_and_units_go_whole(
 @slow
 @given(conversation=talks(), scores=some_scores)
 def test_no_more_goes_than_has_to(conversation: list[Message], scores: dict[int, float]) -> None:
-    """With no step below the limit, what goes last was needed."""
+    """Without a step below the limit, the last removed unit had to be removed."""
     window = items(conversation)
     budget = limits(max(200, tokens(window) // 2))
     try:

@@ -1,4 +1,4 @@
-"""A window that grew is finished just as it would be as a whole."""
+"""A window that has grown is validated as if it came as a whole."""
 
 from dataclasses import replace
 from random import Random
@@ -20,7 +20,7 @@ CHANGED: Final = 0.5
 
 
 def as_a_whole(items: list[Item], provider: str) -> ValidWindow | None:
-    """What `validate` makes of it; None where it refuses."""
+    """Return the result of `validate`; None if it raises an error."""
     try:
         return validate([item.sent for item in items], provider)
     except InvalidWindowError:
@@ -28,7 +28,7 @@ def as_a_whole(items: list[Item], provider: str) -> ValidWindow | None:
 
 
 def as_it_grew(known: ValidationCache, items: list[Item], provider: str) -> ValidWindow | None:
-    """What is made of it on top of what is known already."""
+    """Return the result of the cache, which knows the earlier window."""
     try:
         return known.validate(items, provider)
     except InvalidWindowError:
@@ -38,7 +38,7 @@ def as_it_grew(known: ValidationCache, items: list[Item], provider: str) -> Vali
 @settings(max_examples=examples(60))
 @given(seed=st.integers(min_value=0), provider=st.sampled_from(sorted(FORMATS)), enough=st.integers(1, 12))
 def test_it_is_what_finishing_all_of_it_makes(seed: int, provider: str, enough: int) -> None:
-    """Whatever is broken about a conversation, a window that grows step by step is sent as if it came at once.
+    """Whatever is broken in a conversation, a window that grows step by step is sent as if it came at once.
 
     A message may get another block, or leave, at any place.
     """

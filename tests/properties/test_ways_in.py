@@ -1,4 +1,4 @@
-"""I9 through every way in: whatever a scope is called, a reader sees its own rows and those of no one else."""
+"""I9 through every entry point: with any names of scopes, a reader sees only its own rows."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def of_agent(reader: Scope) -> set[Scope]:
 
 
 def of_session(reader: Scope) -> set[Scope]:
-    """Return the owner that the reader is, if it is one."""
+    """Return the owner that is the reader, if there is one."""
     return {owner for owner in OWNERS if owner == reader}
 
 
@@ -268,7 +268,7 @@ def options(memory: Memory, **parts: str | None) -> list[str]:
 
 @pytest.fixture(scope="module")
 def run(memory: Memory) -> Callable[..., str]:
-    """Run a command and return what it prints; empty where it refuses."""
+    """Run a command and return what it prints; empty if it refuses."""
     environment = {"HOLDFAST_EMBEDDING__PROVIDER": "none", "HOLDFAST_HOME": str(memory.home)}
 
     def invoke(*arguments: str) -> str:
@@ -367,7 +367,7 @@ def test_pages_of_the_inspector(memory: Memory, reader: Scope) -> None:
 
 
 def test_every_listed_session_is_reached_by_its_link(memory: Memory) -> None:
-    """The list of sessions and the choice of sessions for a question name each with all parts of its scope."""
+    """The list of sessions, and the choice for a question, name each session with all parts of its scope."""
     listed: set[Scope] = set()
     page = ""
     start = 0

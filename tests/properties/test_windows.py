@@ -1,4 +1,4 @@
-"""Every window is valid for every provider and fits, whatever came in; between two cuts it only grows at its end."""
+"""Every window is valid for every provider and fits, for any input; between two cuts it only grows at its end."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NO_VECTORS = Embedding(provider="none")
 
 
 def sendable(talk: Sequence[Message], provider: str) -> Any:
-    """What would be sent; nothing where there is nothing to send."""
+    """Return what would be sent; nothing if there is nothing to send."""
     try:
         done = validate(talk, provider)
     except InvalidWindowError as error:
@@ -74,7 +74,7 @@ def test_whatever_comes_in_what_goes_out_is_valid(name: str, provider: str, data
 @slow
 @given(conversation=conversations())
 def test_any_conversation_is_sent_in_a_valid_form(provider: str, conversation: list[Message]) -> None:
-    """Also what no format made; and what goes out is not mended twice."""
+    """This includes conversations of no format; and the result is not repaired again."""
     done = sendable(conversation, provider)
     if done is not None:
         again = validate(done.messages, provider)
@@ -85,7 +85,7 @@ def test_any_conversation_is_sent_in_a_valid_form(provider: str, conversation: l
 @slow
 @given(conversation=conversations())
 def test_thoughts_are_whole_or_not_there(conversation: list[Message]) -> None:
-    """None is edited, and none is made up."""
+    """No thinking is edited or made up."""
     signed = {(p.text, p.signature) for m in conversation for p in m.parts if isinstance(p, Thinking)}
     done = sendable(conversation, "anthropic")
     for turn in done.wire if done else ():
@@ -97,7 +97,7 @@ def test_thoughts_are_whole_or_not_there(conversation: list[Message]) -> None:
 
 
 class Requests(list[list[Message]]):
-    """The requests of a session, too long to be shown."""
+    """The requests of a session, with a short representation."""
 
     def __repr__(self) -> str:
         return f"<{len(self)} requests>"
@@ -105,7 +105,7 @@ class Requests(list[list[Message]]):
 
 @st.composite
 def histories(draw: st.DrawFn) -> Requests:
-    """The requests of a well-behaved agent: each is the one before, the reply, and what is new."""
+    """Draw the requests of a well-behaved agent: each is the one before, the reply, and new messages."""
     messages = [system()]
     requests = Requests()
     for number in range(draw(st.integers(2, 12))):
@@ -133,7 +133,7 @@ def histories(draw: st.DrawFn) -> Requests:
 
 @st.composite
 def some_settings(draw: st.DrawFn) -> Settings:
-    """Settings that matter to a window."""
+    """Draw settings that affect a window."""
     return Settings(
         pruning=Pruning(mode=draw(st.sampled_from(["off", "adaptive", "aggressive"])), min_prunable_tool_chars=0),
         recall=Recall(position=draw(st.sampled_from(["tail", "tail", "head"])), deadline_ms=600_000),
@@ -151,7 +151,7 @@ def open_session(settings_: Settings) -> Iterator[Session]:
 
 
 def request(session: Session, talk: Sequence[Any], window: int, **options: Any) -> Window | None:
-    """Assemble the window of one request; None where what must stay does not fit."""
+    """Assemble the window of one request; None if what must stay does not fit."""
     try:
         made = session.assemble(talk, limit=window, **options)
     except WindowTooSmallError:
@@ -167,7 +167,7 @@ def request(session: Session, talk: Sequence[Any], window: int, **options: Any) 
 @few
 @given(requests=histories(), settings_=some_settings(), window=st.sampled_from([4_000, 8_000, 24_000, 100_000]))
 def test_every_window_of_a_session_is_valid_and_fits(requests: Requests, settings_: Settings, window: int) -> None:
-    """Request by request, for every provider, with everything that validation adds."""
+    """This holds request by request, for every provider, with everything that validation adds."""
     with open_session(settings_) as session:
         for conversation in requests:
             made = request(session, conversation, window)
@@ -185,7 +185,7 @@ def test_every_window_of_a_session_is_valid_and_fits(requests: Requests, setting
 def test_without_a_recorded_edit_the_last_request_is_a_prefix_of_the_next(
     provider: str, requests: Requests, window: int, mode: Any
 ) -> None:
-    """Byte for byte, as the provider's cache requires."""
+    """It is one byte for byte, as the provider's cache requires."""
     before: list[str] = []
     with open_session(Settings(pruning=Pruning(mode=mode, min_prunable_tool_chars=0), embedding=NO_VECTORS)) as session:
         for conversation in requests:
@@ -214,7 +214,7 @@ def test_a_request_that_is_sent_again_gets_the_same_window(
 
 
 class Talk(list[Message]):
-    """A history, too long to be shown."""
+    """A history, with a short representation."""
 
     def __repr__(self) -> str:
         return f"<{[(message.role, count_messages([message])) for message in self]}>"
@@ -222,7 +222,7 @@ class Talk(list[Message]):
 
 @st.composite
 def oversized_histories(draw: st.DrawFn) -> Talk:
-    """A history that ends where an agent waits for a reply; any message in it may be larger than the window."""
+    """Draw a history that ends where an agent waits for a reply, in which any message may be larger than the window."""
     sizes = st.sampled_from([1, 40, 600, 8_000])
     conversation = [system()]
     for number in range(draw(st.integers(1, 5))):
@@ -290,12 +290,12 @@ edit_lists = st.lists(
 @settings(max_examples=examples(200), deadline=None)
 @given(first=edit_lists, second=edit_lists)
 def test_applying_edits_in_two_steps_or_in_one_is_the_same(first: list[Edit], second: list[Edit]) -> None:
-    """So that a window can be built up turn by turn, or from the record."""
+    """So a window can be built turn by turn, or from its records."""
     assert apply(apply(items(TALK), first), second) == apply(items(TALK), [*first, *second])
 
 
 @settings(max_examples=examples(300), deadline=None)
 @given(edits=edit_lists)
 def test_edits_survive_being_written_down(edits: list[Edit]) -> None:
-    """Every kind, through JSON."""
+    """Edits of every kind can be written as JSON and read again."""
     assert [from_json(json.loads(json.dumps(to_json(edit)))) for edit in edits] == edits
