@@ -64,7 +64,7 @@ def rows_are_normalised(make: Maker) -> None:
 
 
 def blank_text_is_zero(make: Maker) -> None:
-    """The row of a blank text is all zeros, also in a batch with other texts."""
+    """The row of a blank text is all zeros, even in a batch with other texts."""
     embedder = make()
     for kind in _PURPOSES:
         assert not embedder.embed(_BLANK, kind=kind).any(), "blank text has a direction"
@@ -74,7 +74,7 @@ def blank_text_is_zero(make: Maker) -> None:
 
 
 def same_text_has_same_row(make: Maker) -> None:
-    """A text has the same row whatever else is in the batch, in any order, and every time."""
+    """A text always has the same row, in any batch and in any order."""
     embedder = make()
     for kind in _PURPOSES:
         together = embedder.embed(TEXTS, kind=kind)
@@ -87,7 +87,7 @@ def same_text_has_same_row(make: Maker) -> None:
 
 
 def surrounding_whitespace_is_ignored(make: Maker) -> None:
-    """Whitespace before and after a text does not change its row: caches compare texts without it."""
+    """Whitespace before and after a text does not change its row, because caches compare texts without it."""
     embedder = make()
     for kind in _PURPOSES:
         bare, padded = (embedder.embed([text], kind=kind) for text in (TEXTS[0], f"  \n{TEXTS[0]} \t\n"))
@@ -106,17 +106,18 @@ def batches_keep_their_order(make: Maker) -> None:
 
 def space_identifies_the_model(make: Maker) -> None:
     """The space has a name, a dimension and a digest. Creating the embedder again gives the same space and vectors."""
-    first, second = make(), make()
+    first = make()
+    second = make()
     space = first.space
     assert space.name, "the space has no name"
     assert space.digest, "the space has no digest"
     assert space.dimension > 0, "the space has no dimension"
-    assert first.space == second.space, f"{first.space} is another space than {second.space}"
+    assert first.space == second.space, f"{first.space} is not the same space as {second.space}"
     for kind in _PURPOSES:
         _same(
             first.embed(TEXTS[:5], kind=kind), second.embed(TEXTS[:5], kind=kind), TEXTS[:5], "from a second embedder"
         )
-    assert first.space == space, "the space changed by use"
+    assert first.space == space, "the space has changed during use"
 
 
 def threads_can_share_an_embedder(make: Maker) -> None:
@@ -132,8 +133,8 @@ def threads_can_share_an_embedder(make: Maker) -> None:
 
 def _same(first: Floats, second: Floats, texts: Sequence[str], how: str) -> None:
     for text, one, other in zip(texts, first, second, strict=True):
-        apart = float(np.abs(one - other).max(initial=0))
-        assert apart < _EQUAL, f"{text[:40]!r} has another row {how}: {apart:.2g} apart"
+        difference = float(np.abs(one - other).max(initial=0))
+        assert difference < _EQUAL, f"{text[:40]!r} has another row {how}: the difference is {difference:.2g}"
 
 
 CHECKS: Final[tuple[Check, ...]] = collect_checks(globals())

@@ -35,9 +35,9 @@ Check: TypeAlias = Callable[[Opener], None]
 """One requirement of a model; raises AssertionError if it is not met."""
 
 _PATIENCE: Final = 60.0
-"""Seconds after which a check gives up on a call that should return at once."""
+"""How many seconds a check waits for a call that should return at once."""
 _SOON: Final = 1.0
-"""Timeout of a request that gets no answer. Long enough to reach the provider, even on a busy machine."""
+"""The timeout of a request that gets no answer. It is long enough to reach the provider on a busy machine."""
 _LS: Final = Tool(
     name="ls",
     description="List a folder.",
@@ -45,19 +45,19 @@ _LS: Final = Tool(
 )
 
 
-def _asks(text: str = "hello", *, tools: Sequence[Tool] = ()) -> Prompt:
+def _make_prompt(text: str = "hello", *, tools: Sequence[Tool] = ()) -> Prompt:
     return Prompt(messages=[Message(role="user", parts=(Text(text=text),))], tools=tools)
 
 
 def _ask_after_silence(model: Model) -> Reply:
-    """Ask after a request timed out. If it never reached the provider, this one gets its silence: ask again."""
+    """Ask after a request timed out; if that one never reached the provider, this one gets no answer instead: retry."""
     try:
-        return model.ask(_asks(), timeout=_PATIENCE, cancel=Event())
+        return model.ask(_make_prompt(), timeout=_PATIENCE, cancel=Event())
     except ModelTimeoutError:
-        return model.ask(_asks(), timeout=_PATIENCE, cancel=Event())
+        return model.ask(_make_prompt(), timeout=_PATIENCE, cancel=Event())
 
 
-def _fails(kind: type[ModelError], ask: Callable[[], Reply]) -> ModelError:
+def _expect_error(kind: type[ModelError], ask: Callable[[], Reply]) -> ModelError:
     """Return the error that a request raises."""
     try:
         reply = ask()
@@ -80,11 +80,11 @@ def text_is_returned_and_streamed(open_model: Opener) -> None:
     """A reply is an assistant message with the text of the provider; `on_text` gets the same text as it arrives."""
     words = "Sure: 改用蓝色, naïve café 🦀.\n\n  - and a list"
     with open_model([ScriptedReply(text=words)]) as model:
-        heard: list[str] = []
-        reply = model.ask(_asks(), on_text=heard.append)
+        received: list[str] = []
+        reply = model.ask(_make_prompt(), on_text=received.append)
         assert reply.message.role == "assistant", "the role is not assistant"
         assert reply.text == words, f"{reply.text!r} is not the text of the provider"
-        assert "".join(heard) == words, "on_text got another text"
+        assert "".join(received) == words, "on_text got another text"
         assert reply.stop == "end", f"the stop reason is {reply.stop!r}"
 
 
@@ -96,7 +96,7 @@ def tool_calls_are_returned_in_order(open_model: Opener) -> None:
         ToolCall(id="c3", name="ls", arguments={}),
     )
     with open_model([ScriptedReply(text="I look.", calls=calls)]) as model:
-        reply = model.ask(_asks(tools=[_LS]))
+        reply = model.ask(_make_prompt(tools=[_LS]))
         assert reply.message.calls == calls, f"{reply.message.calls} are other calls"
         assert reply.text == "I look.", "the text before the calls is lost"
         assert reply.stop == "tools", f"the stop reason is {reply.stop!r}"
@@ -106,40 +106,40 @@ def invalid_arguments_are_kept_as_text(open_model: Opener) -> None:
     """Arguments that are not a JSON object are kept as text, and can be sent back."""
     call = ToolCall(id="c1", name="ls", arguments='{"path": "sr')
     with open_model([ScriptedReply(calls=(call,)), "I see."]) as model:
-        reply = model.ask(_asks(tools=[_LS]))
+        reply = model.ask(_make_prompt(tools=[_LS]))
         assert [made.arguments for made in reply.message.calls] == ['{"path": "sr'], "the arguments were changed"
         result = ToolResult(call_id="c1", content=(Text(text="no such thing"),), is_error=True)
-        history = [*_asks().messages, reply.message, Message(role="tool", parts=(result,))]
+        history = [*_make_prompt().messages, reply.message, Message(role="tool", parts=(result,))]
         assert model.ask(Prompt(messages=history, tools=[_LS])).text == "I see."
 
 
 def thinking_is_separate_from_text(open_model: Opener) -> None:
     """Thinking is a separate part before the text; `on_text` does not get it."""
     with open_model([ScriptedReply(text="Four.", thinking="Two and two.")]) as model:
-        heard: list[str] = []
-        reply = model.ask(_asks(), on_text=heard.append)
+        received: list[str] = []
+        reply = model.ask(_make_prompt(), on_text=received.append)
         thoughts = [part.text for part in reply.message.parts if isinstance(part, Thinking)]
         assert thoughts == ["Two and two."], f"{thoughts} is not the thinking of the provider"
         assert isinstance(reply.message.parts[0], Thinking), "thinking is not the first part"
-        assert ("".join(heard), reply.text) == ("Four.", "Four."), "thinking is in the text"
+        assert ("".join(received), reply.text) == ("Four.", "Four."), "thinking is in the text"
 
 
 def usage_is_reported(open_model: Opener) -> None:
-    """The usage that the provider reports is in the reply and in its message, with cached tokens counted separately."""
+    """The reply and its message have the usage that the provider reports, with cached tokens counted separately."""
     usage = Usage(input=100, output=20, cache_read=50)
     with open_model([ScriptedReply(text="ok", usage=usage)]) as model:
-        reply = model.ask(_asks())
+        reply = model.ask(_make_prompt())
         assert reply.usage == usage, f"{reply.usage} is not the reported usage"
         assert reply.message.usage == usage, "the message has no usage"
 
 
 def stop_reason_is_reported(open_model: Opener) -> None:
-    """A reply that reached the output limit has the stop reason `length`, one that was declined has `refusal`."""
+    """A reply that reached the output limit has the stop reason `length`; a refused one has `refusal`."""
     with open_model(
         [ScriptedReply(text="and then", stop="length"), ScriptedReply(text="No.", stop="refusal")]
     ) as model:
-        assert model.ask(_asks()).stop == "length"
-        assert model.ask(_asks()).stop == "refusal"
+        assert model.ask(_make_prompt()).stop == "length"
+        assert model.ask(_make_prompt()).stop == "refusal"
 
 
 def full_conversation_is_accepted(open_model: Opener) -> None:
@@ -161,40 +161,40 @@ def full_conversation_is_accepted(open_model: Opener) -> None:
 def overflow_raises_its_own_error(open_model: Opener) -> None:
     """A request that is too long raises ModelOverflowError, with the figures if the provider reports them."""
     with open_model([ModelOverflowError("too long", requested=9_000, limit=8_192)]) as model:
-        error = _fails(ModelOverflowError, lambda: model.ask(_asks()))
+        error = _expect_error(ModelOverflowError, lambda: model.ask(_make_prompt()))
         assert isinstance(error, ModelOverflowError)
         assert (error.requested, error.limit) in {(9_000, 8_192), (None, None)}, "the figures are wrong"
 
 
 def busy_and_refused_raise_their_own_errors(open_model: Opener) -> None:
-    """A busy provider raises ModelBusyError with the time to wait, a refusal ModelRefusedError."""
+    """A busy provider raises ModelBusyError with the time to wait; a refusal raises ModelRefusedError."""
     steps: list[Answer] = [ModelBusyError("busy", status=429, retry_after=7.0), ModelRefusedError("no"), "yes"]
     with open_model(steps) as model:
-        busy = _fails(ModelBusyError, lambda: model.ask(_asks()))
+        busy = _expect_error(ModelBusyError, lambda: model.ask(_make_prompt()))
         assert isinstance(busy, ModelBusyError)
         assert busy.retry_after == 7.0, "retry_after is lost"  # noqa: PLR2004 - as above
-        _fails(ModelRefusedError, lambda: model.ask(_asks()))
-        assert model.ask(_asks()).text == "yes"
+        _expect_error(ModelRefusedError, lambda: model.ask(_make_prompt()))
+        assert model.ask(_make_prompt()).text == "yes"
 
 
 def timeout_is_enforced(open_model: Opener) -> None:
     """A request that gets no answer raises ModelTimeoutError after its timeout. The next request works."""
     with open_model(["ready", Hang(), "awake"]) as model:
-        model.ask(_asks())  # the first request loads what it needs; that is not part of the timeout
-        _fails(ModelTimeoutError, lambda: model.ask(_asks(), timeout=_SOON))
+        model.ask(_make_prompt())  # the first request may have to load something, which is not part of the timeout
+        _expect_error(ModelTimeoutError, lambda: model.ask(_make_prompt(), timeout=_SOON))
         assert _ask_after_silence(model).text == "awake"
 
 
 def cancel_stops_a_request(open_model: Opener) -> None:
     """Another thread can cancel a request, even one that gets no answer. A request that is already cancelled fails."""
     with open_model(["ready", Hang(), "awake"]) as model:
-        model.ask(_asks())
+        model.ask(_make_prompt())
         cancel = Event()
         timer = Timer(_SOON, cancel.set)
         timer.start()
-        _fails(ModelCancelledError, lambda: model.ask(_asks(), timeout=_PATIENCE, cancel=cancel))
+        _expect_error(ModelCancelledError, lambda: model.ask(_make_prompt(), timeout=_PATIENCE, cancel=cancel))
         timer.join()
-        _fails(ModelCancelledError, lambda: model.ask(_asks(), cancel=cancel))
+        _expect_error(ModelCancelledError, lambda: model.ask(_make_prompt(), cancel=cancel))
         assert _ask_after_silence(model).text == "awake"
 
 
@@ -206,9 +206,9 @@ def listener_errors_are_raised(open_model: Opener) -> None:
 
     with open_model(["one two three", "again"]) as model:
         try:
-            model.ask(_asks(), on_text=refuse)
+            model.ask(_make_prompt(), on_text=refuse)
         except LookupError:
-            assert model.ask(_asks()).text == "again"
+            assert model.ask(_make_prompt()).text == "again"
         else:
             raise AssertionError("the error of on_text is lost")
 
@@ -217,7 +217,7 @@ def threads_can_share_a_model(open_model: Opener) -> None:
     """Threads can use one model at the same time; each gets its own reply."""
     texts = [f"reply {number}" for number in range(4)]
     with open_model(texts) as model, ThreadPoolExecutor(max_workers=len(texts)) as pool:
-        replies = list(pool.map(lambda text: model.ask(_asks(text), timeout=_PATIENCE).text, texts))
+        replies = list(pool.map(lambda text: model.ask(_make_prompt(text), timeout=_PATIENCE).text, texts))
         assert sorted(replies) == texts, "a reply is missing or was returned twice"
 
 

@@ -32,7 +32,7 @@ KILLS: Final = 3
 
 @contextmanager
 def child(work: Callable[..., None], *args: Any) -> Iterator[tuple[BaseProcess, Connection]]:
-    """Run some work in a process that reports through a pipe; kill it at the end of the block."""
+    """Run a function in a process that reports through a pipe; kill the process at the end of the block."""
     ours, theirs = _CONTEXT.Pipe(duplex=False)
     process = _CONTEXT.Process(target=_run, args=(dict(os.environ), work, *args, theirs), daemon=True)
     process.start()
@@ -47,7 +47,7 @@ def child(work: Callable[..., None], *args: Any) -> Iterator[tuple[BaseProcess, 
 
 
 def _run(environ: dict[str, str], work: Callable[..., None], *args: Any) -> None:
-    """Do some work with the environment variables of now, not with those of the first process that was started."""
+    """Run a function with the present environment variables, not with those of the first process that was started."""
     os.environ.clear()
     os.environ.update(environ)
     work(*args)
@@ -56,7 +56,7 @@ def _run(environ: dict[str, str], work: Callable[..., None], *args: Any) -> None
 def acknowledged_until_killed(
     reports: Connection, process: BaseProcess, *, after: int, pause: float = 0.0
 ) -> list[Any]:
-    """Kill a process `pause` seconds after its report number `after`, and return all that it reported."""
+    """Kill a process `pause` seconds after its report number `after`, and return all of its reports."""
     received: list[Any] = []
     try:
         while True:
@@ -91,7 +91,8 @@ def run_writers(
 
 def _write_and_read(open_store: Opener, folder: Path, task: tuple[int, int, float], pipe: Connection) -> None:
     writer, turns, seconds = task
-    scope, deadline = Scope(project=HERE.project, session=f"writer {writer}"), time.monotonic() + seconds
+    scope = Scope(project=HERE.project, session=f"writer {writer}")
+    deadline = time.monotonic() + seconds
     try:
         with use_store(open_store, folder) as store:
             for turn in takewhile(lambda _: time.monotonic() < deadline, range(turns)):
@@ -110,7 +111,7 @@ def _write_and_read(open_store: Opener, folder: Path, task: tuple[int, int, floa
 
 
 def processes_can_share_a_store(open_store: Opener, folder: Path) -> None:
-    """Processes write and read at the same time without errors: no acknowledged row is lost, no number used twice."""
+    """Processes write and read at the same time without errors; no acknowledged row is lost, no number used twice."""
     kept = run_writers(open_store, folder, writers=WRITERS, turns=TURNS)
     with use_store(open_store, folder) as store:
         rows = store.read_messages(Select(scope=HERE, across=True))
@@ -122,7 +123,7 @@ def processes_can_share_a_store(open_store: Opener, folder: Path) -> None:
 
 
 def acknowledged_writes_survive_a_kill(open_store: Opener, folder: Path) -> None:
-    """After kill -9 at any moment every acknowledged row is there and can be found, and the store can be used."""
+    """After kill -9 at any moment, every acknowledged row is stored and can be found, and the store can be used."""
     kept: dict[int, str] = {}
     for kill in range(KILLS):
         with child(_write_without_end, open_store, folder, kill) as (process, reports):

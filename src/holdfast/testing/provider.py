@@ -8,8 +8,8 @@
 
 It answers `/v1/messages` (base URL `url`), `/v1/chat/completions` and `/v1/responses` (base URL `url + "/v1"`), and
 Gemini's `/v1beta/models/NAME:generateContent` and `:streamGenerateContent`; any prefix before them is accepted. The
-script is a list with one step for each request, in the order of arrival, or a function from the body of a request to
-a step. A step is one of
+script is a list with one step for each request, in the order of arrival, or a function that returns a step for the body
+of a request. A step is one of
 
     "text"                            a plain text reply
     ScriptedReply(...)                a reply with text, pieces, thinking, calls, usage and stop reason
@@ -21,8 +21,8 @@ a step. A step is one of
     Raw(status, body, headers)        any bytes: malformed SSE, an HTML page, an empty body
     Events([...])                     exactly these events, as (event, data) pairs; no end is added
 
-A reply without `usage` reports 11 tokens read and 7 written, whatever the request has: give one if the test is about
-tokens, costs or how full the window is. Replies are streamed if the request asks for it, otherwise sent as one JSON
+A reply without `usage` reports 11 tokens read and 7 written, whatever the request has. Set it if the test is about
+tokens, costs or the size of the window. Replies are streamed if the request asks for it, and otherwise sent as one JSON
 object. Requests are recorded, not checked: `check()` lists the rules of the provider that they break. After the last
 step the answer is a 500 that says so.
 """
@@ -76,7 +76,7 @@ class Cut:
     """A reply whose connection is cut after `after` events; with `cleanly`, the stream ends as if it were complete.
 
     A client may lose data that it has not read when the connection is cut. With `when`, the connection stays open
-    until that event is set: set it after the client has received what the test is about.
+    until that event is set. Set it after the client has received the data that the test needs.
     """
 
     said: ScriptedReply
@@ -144,7 +144,7 @@ class ScriptedProvider:
     def set_script(self, script: Script) -> None:
         """Follow a script from the next request on, and forget the requests so far.
 
-        `requests` and `bodies` are empty afterwards, and `check` lists only what later requests break: call it before.
+        Afterwards `requests` and `bodies` are empty, and `check` lists only rules that later requests break.
         """
         with self._lock:
             self._script = script if callable(script) else iter(script)
@@ -171,7 +171,7 @@ class ScriptedProvider:
         return found
 
     def next_step(self, request: Request) -> tuple[int, Step]:
-        """Keep a request; return its number and how to answer it."""
+        """Record a request; return its number and the step that answers it."""
         with self._lock:
             self.requests.append(request)
             number = len(self.requests)
@@ -229,14 +229,14 @@ def _answer(
     match ScriptedReply(text=step) if isinstance(step, str) else step:
         case ModelError() as error:
             _send(to, Raw(*error_answer(error, wire.format)))
-        case ScriptedReply() as said if is_stream:
-            _stream(to, wire.stream(said, model=model, number=number))
-        case ScriptedReply() as said:
-            _send(to, Raw(200, wire.whole(said, model=model, number=number)))
+        case ScriptedReply() as reply if is_stream:
+            _stream(to, wire.stream(reply, model=model, number=number))
+        case ScriptedReply() as reply:
+            _send(to, Raw(200, wire.whole(reply, model=model, number=number)))
         case Events(events):
             _stream(to, iter(events))
-        case Cut(said, after, cleanly, when):
-            _stream(to, wire.stream(said, model=model, number=number), most=after, when=when, cleanly=cleanly)
+        case Cut(reply, after, cleanly, when):
+            _stream(to, wire.stream(reply, model=model, number=number), max_events=after, when=when, cleanly=cleanly)
         case silence:  # until the client has left or the server closes
             if isinstance(silence, Hang):
                 _begin(to)
@@ -268,13 +268,13 @@ def _stream(
     to: BaseHTTPRequestHandler,
     events: Iterator[Event],
     *,
-    most: int | None = None,
+    max_events: int | None = None,
     when: threading.Event | None = None,
     cleanly: bool = True,
 ) -> None:
     _begin(to)
     for number, (name, data) in enumerate(events):
-        if number == most:
+        if number == max_events:
             break
         _write_event(to, name, data)
     if when is not None:
@@ -304,23 +304,23 @@ _OVERFLOWS = {
 _FINISHES = {"end": "stop", "tools": "tool_calls", "refusal": "content_filter"}
 
 
-def _usage(said: ScriptedReply) -> Usage:
-    return said.usage or Usage(input=11, output=7)
+def _usage(reply: ScriptedReply) -> Usage:
+    return reply.usage or Usage(input=11, output=7)
 
 
-def _stop(said: ScriptedReply) -> str:
-    return said.stop or ("tools" if said.calls else "end")
+def _stop(reply: ScriptedReply) -> str:
+    return reply.stop or ("tools" if reply.calls else "end")
 
 
 def _halves(text: str) -> Iterator[str]:
-    """A text in two pieces, as arguments arrive."""
+    """Split a text in two pieces, as arguments are streamed."""
     middle = len(text) // 2
     return filter(None, (text[:middle], text[middle:]))
 
 
-def anthropic_events(said: ScriptedReply, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
-    """A reply as the Messages API streams it."""
-    usage = _usage(said)
+def anthropic_events(reply: ScriptedReply, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
+    """Yield the events of a reply as the Messages API streams it."""
+    usage = _usage(reply)
     start = {
         "input_tokens": usage.input,
         "cache_read_input_tokens": usage.cache_read,
@@ -331,50 +331,50 @@ def anthropic_events(said: ScriptedReply, *, model: str = "scripted", number: in
     message = {**head, "content": [], "usage": start}
     yield "message_start", {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None}}
     yield "ping", {"type": "ping"}
-    for index, (block, deltas) in enumerate(_blocks(said)):
+    for index, (block, deltas) in enumerate(_blocks(reply)):
         yield "content_block_start", {"type": "content_block_start", "index": index, "content_block": block}
         for delta in deltas:
             yield "content_block_delta", {"type": "content_block_delta", "index": index, "delta": delta}
         yield "content_block_stop", {"type": "content_block_stop", "index": index}
-    stop = _STOPS.get(_stop(said), _stop(said))
+    stop = _STOPS.get(_stop(reply), _stop(reply))
     ending = {"delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": usage.output}}
     yield "message_delta", {"type": "message_delta", **ending}
     yield "message_stop", {"type": "message_stop"}
 
 
-def _blocks(said: ScriptedReply) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Each content block as it begins, and what is added to it."""
-    if said.thinking:
-        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in _halves(said.thinking)]
-        seal = [{"type": "signature_delta", "signature": said.signature or "sealed"}]
+def _blocks(reply: ScriptedReply) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Yield each content block as it begins, with the deltas that follow."""
+    if reply.thinking:
+        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in _halves(reply.thinking)]
+        seal = [{"type": "signature_delta", "signature": reply.signature or "sealed"}]
         yield {"type": "thinking", "thinking": "", "signature": ""}, [*deltas, *seal]
-    if said.words:
-        yield {"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in said.arriving]
-    for call in said.calls:
+    if reply.words:
+        yield {"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in reply.arriving]
+    for call in reply.calls:
         block = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
         pieces = _halves(encode_arguments(call.arguments))
         yield block, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
 
 
-def openai_events(said: ScriptedReply, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
-    """A reply as Chat Completions streams it."""
+def openai_events(reply: ScriptedReply, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
+    """Yield the events of a reply as Chat Completions streams it."""
     chunk = {"id": f"chatcmpl-{number}", "object": "chat.completion.chunk", "created": 1, "model": model}
 
     def delta(content: Mapping[str, Any], finish: str | None = None) -> Event:
         return None, {**chunk, "choices": [{"index": 0, "delta": content, "finish_reason": finish}]}
 
     yield delta({"role": "assistant", "content": ""})
-    for piece in _halves(said.thinking):
+    for piece in _halves(reply.thinking):
         yield delta({"reasoning_content": piece})
-    for piece in said.arriving:
+    for piece in reply.arriving:
         yield delta({"content": piece})
-    for index, call in enumerate(said.calls):
+    for index, call in enumerate(reply.calls):
         begin = {"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
         yield delta({"tool_calls": [begin]})
         for piece in _halves(encode_arguments(call.arguments)):
             yield delta({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-    yield delta({}, _FINISHES.get(_stop(said), _stop(said)))
-    usage = _usage(said)
+    yield delta({}, _FINISHES.get(_stop(reply), _stop(reply)))
+    usage = _usage(reply)
     sent = usage.input + usage.cache_read
     counts = {"prompt_tokens": sent, "completion_tokens": usage.output, "total_tokens": sent + usage.output}
     details = {"prompt_tokens_details": {"cached_tokens": usage.cache_read}}
@@ -387,21 +387,21 @@ _UNFINISHED: Final[Mapping[str, Mapping[str, Any]]] = {
     "message": {"content": []},
     "function_call": {"arguments": ""},
 }
-"""What an item of Responses does not have yet when it begins, by its type."""
+"""The empty fields of an item of Responses when it begins, by its type."""
 
 
-def responses_events(said: ScriptedReply, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
-    """A reply as Responses streams it."""
-    response = responses_message(said, model=model, number=number)
+def responses_events(reply: ScriptedReply, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
+    """Yield the events of a reply as Responses streams it."""
+    response = responses_message(reply, model=model, number=number)
     yield _named({"type": "response.created", "response": {**response, "status": "in_progress", "output": []}})
-    for index, item in enumerate(_items(said, number)):
+    for index, item in enumerate(_items(reply, number)):
         begun = {**item, **_UNFINISHED[item["type"]], "status": "in_progress"}
         yield _named({"type": "response.output_item.added", "output_index": index, "item": begun})
         if item["type"] == "message":
             place = {"item_id": item["id"], "output_index": index, "content_index": 0}
             empty = {"type": "output_text", "text": "", "annotations": []}
             yield _named({"type": "response.content_part.added", **place, "part": empty})
-            for piece in said.arriving:
+            for piece in reply.arriving:
                 yield _named({"type": "response.output_text.delta", **place, "delta": piece})
         yield _named({"type": "response.output_item.done", "output_index": index, "item": item})
     yield _named({"type": f"response.{response['status']}", "response": response})
@@ -411,25 +411,25 @@ def _named(event: dict[str, Any]) -> Event:
     return event["type"], event
 
 
-def _items(said: ScriptedReply, number: int) -> Iterator[dict[str, Any]]:
-    if said.thinking:
-        summary = [{"type": "summary_text", "text": said.thinking}]
-        sealed = {"encrypted_content": said.signature or "sealed"}
+def _items(reply: ScriptedReply, number: int) -> Iterator[dict[str, Any]]:
+    if reply.thinking:
+        summary = [{"type": "summary_text", "text": reply.thinking}]
+        sealed = {"encrypted_content": reply.signature or "sealed"}
         yield {"type": "reasoning", "id": f"rs_{number}", "summary": summary, **sealed}
-    if said.words:
-        kind = "refusal" if said.stop == "refusal" else "output_text"
-        key = "refusal" if said.stop == "refusal" else "text"
-        part = {"type": kind, key: said.words, "annotations": []}
+    if reply.words:
+        kind = "refusal" if reply.stop == "refusal" else "output_text"
+        key = "refusal" if reply.stop == "refusal" else "text"
+        part = {"type": kind, key: reply.words, "annotations": []}
         yield {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": [part]}
-    for index, call in enumerate(said.calls):
+    for index, call in enumerate(reply.calls):
         fields = {"call_id": call.id, "name": call.name, "arguments": encode_arguments(call.arguments)}
         yield {"type": "function_call", "id": f"fc_{number}_{index}", "status": "completed", **fields}
 
 
-def responses_message(said: ScriptedReply, *, model: str = "scripted", number: int = 1) -> dict[str, Any]:
-    """A reply as Responses sends it in one piece."""
-    usage = _usage(said)
-    cut = said.stop == "length"
+def responses_message(reply: ScriptedReply, *, model: str = "scripted", number: int = 1) -> dict[str, Any]:
+    """Return a reply as Responses sends it in one piece."""
+    usage = _usage(reply)
+    cut = reply.stop == "length"
     sent = usage.input + usage.cache_read + usage.cache_write
     details = {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write}
     counted = {"input_tokens": sent, "input_tokens_details": details, "output_tokens": usage.output}
@@ -443,14 +443,14 @@ def responses_message(said: ScriptedReply, *, model: str = "scripted", number: i
         "tools": [],
         "status": "incomplete" if cut else "completed",
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
-        "output": list(_items(said, number)),
+        "output": list(_items(reply, number)),
         "usage": {**counted, "total_tokens": sent + usage.output},
     }
 
 
-def gemini_events(said: ScriptedReply, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
-    """A reply as Gemini streams it: whole responses, each with some of the parts."""
-    whole = gemini_message(said, model=model, number=number)
+def gemini_events(reply: ScriptedReply, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
+    """Yield the events of a reply as Gemini streams it: whole responses, each with some of the parts."""
+    whole = gemini_message(reply, model=model, number=number)
     (candidate,) = whole["candidates"]
     *before, last = candidate["content"]["parts"] or [{"text": ""}]
     for part in before:
@@ -458,15 +458,15 @@ def gemini_events(said: ScriptedReply, *, model: str = "scripted", number: int =
     yield None, {**whole, "candidates": [{**candidate, "content": {"role": "model", "parts": [last]}}]}
 
 
-def gemini_message(said: ScriptedReply, *, model: str = "scripted", number: int = 1) -> dict[str, Any]:
-    """A reply as Gemini sends it in one piece."""
-    usage = _usage(said)
-    parts: list[dict[str, Any]] = [{"text": said.thinking, "thought": True}] if said.thinking else []
-    parts += [{"text": piece} for piece in said.arriving]
-    for call in said.calls:
+def gemini_message(reply: ScriptedReply, *, model: str = "scripted", number: int = 1) -> dict[str, Any]:
+    """Return a reply as Gemini sends it in one piece."""
+    usage = _usage(reply)
+    parts: list[dict[str, Any]] = [{"text": reply.thinking, "thought": True}] if reply.thinking else []
+    parts += [{"text": piece} for piece in reply.arriving]
+    for call in reply.calls:
         function = {"id": call.id, "name": call.name, "args": object_arguments(call.arguments)}
-        parts.append({"functionCall": function, "thoughtSignature": said.signature or "c2VhbGVk"})
-    sent, finish = usage.input + usage.cache_read, _GEMINI_STOPS.get(_stop(said), "STOP")
+        parts.append({"functionCall": function, "thoughtSignature": reply.signature or "c2VhbGVk"})
+    sent, finish = usage.input + usage.cache_read, _GEMINI_STOPS.get(_stop(reply), "STOP")
     counts = {"promptTokenCount": sent, "cachedContentTokenCount": usage.cache_read}
     totals = {"candidatesTokenCount": usage.output, "totalTokenCount": sent + usage.output}
     return {
@@ -478,7 +478,7 @@ def gemini_message(said: ScriptedReply, *, model: str = "scripted", number: int 
 
 
 def error_answer(error: ModelError, format: str) -> tuple[int, dict[str, Any], dict[str, str]]:
-    """Status, body and headers of the answer that stands for an error, as each provider gives it."""
+    """Return the status, body and headers with which a provider answers for an error."""
     status, kind, words = _error(error, format)
     wait = error.retry_after if isinstance(error, ModelBusyError) else None
     headers = {} if wait is None else {"retry-after": f"{wait:g}"}
@@ -508,7 +508,7 @@ def _error(error: ModelError, format: str) -> tuple[int, str, str]:
 
 
 class Wire(NamedTuple):
-    """How one path of a provider answers."""
+    """The format of the answers on one path of a provider."""
 
     format: str
     stream: Callable[..., Iterator[Event]]
@@ -518,11 +518,11 @@ class Wire(NamedTuple):
 def _join(
     kind: type[AnthropicStream | ChatStream], events: Callable[..., Iterator[Event]], **fields: object
 ) -> Callable[..., dict[str, Any]]:
-    """Return what makes a reply in one piece of the events of its stream, with more fields."""
+    """Return a function that makes a reply in one piece from the events of its stream, with more fields."""
 
-    def whole(said: ScriptedReply, **names: Any) -> dict[str, Any]:
+    def whole(reply: ScriptedReply, **names: Any) -> dict[str, Any]:
         stream = kind()
-        for _, event in events(said, **names):
+        for _, event in events(reply, **names):
             stream.add(event if isinstance(event, dict) else {})
         return {**fields, **stream.body()}
 
@@ -538,6 +538,9 @@ _WIRES: Final = {
 
 
 def wire_of_path(path: str) -> Wire | None:
-    """Return how a path answers, whatever its prefix and query; None for a path that no provider has."""
+    """Return the format of the answers on a path, with any prefix and query; None for a path that no provider has."""
     bare = path.partition("?")[0]
-    return next((wire for end, wire in _WIRES.items() if bare.endswith(end)), None)
+    for end, wire in _WIRES.items():
+        if bare.endswith(end):
+            return wire
+    return None

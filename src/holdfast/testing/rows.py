@@ -80,13 +80,15 @@ def make_query(
     limit: int = LIMIT,
 ) -> SearchQuery:
     """Return a query with the words of a text and the vector of a seed; `limit` is the number of candidates."""
-    vector = None if seed is None else np.random.default_rng(seed).normal(size=space.dimension).astype(np.float32)
+    vector = None
+    if seed is not None:
+        vector = np.random.default_rng(seed).normal(size=space.dimension).astype(np.float32)
     weights = dict.fromkeys(terms(text), 1.0)
     return SearchQuery(scope=scope, terms=weights, across=across, vector=vector, space=space, limit=limit)
 
 
 def find_messages(found: Candidates) -> list[int]:
-    """Return the numbers of the messages that contain one of the terms, in the order they were archived."""
+    """Return the numbers of the messages that contain one of the terms, in the order in which they were archived."""
     return list(dict.fromkeys(found.messages[found.keyword > 0].tolist()))
 
 
@@ -101,7 +103,7 @@ def readers(store: Store) -> list[Callable[[Select], Sequence[object]]]:
 
 
 def add_canaries(store: Store, names: str = "ab") -> dict[Scope, str]:
-    """Add rows of every kind to every combination of scope names; return the word that only rows of a scope contain."""
+    """Add rows of every kind to every combination of scope names; return the word that is only in the rows of each."""
     canaries: dict[Scope, str] = {}
     for tenant, project, agent, session in product(names, repeat=4):
         scope = Scope(tenant=tenant, project=project, agent=agent, session=session)

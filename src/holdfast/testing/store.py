@@ -2,7 +2,7 @@
 
     check_store(open_my_store, folder)
 
-`open_my_store(folder)` opens the store in a folder. It is called repeatedly, also while the store is open. Some checks
+`open_my_store(folder)` opens the store in a folder. It is called repeatedly, even while the store is open. Some checks
 start other processes, so it must be possible to pickle the function: define it at the top level of a module.
 """
 
@@ -60,32 +60,32 @@ from holdfast.testing.rows import (
 MANY: Final = 1100
 """Enough passages for an index to have merged some blocks while others are still open."""
 TOLERANCE: Final = 0.05
-"""How far a cosine may be off because of rounding."""
+"""The maximum error of a cosine because of rounding."""
 CANARY: Final = "zanzibarquux"
 SAME: Final = 0.98
-"""Cosine that only a vector and itself reach."""
+"""A cosine that a vector reaches only with itself."""
 
 
 def rows_read_back_unchanged(open_store: Opener, folder: Path) -> None:
-    """Rows of every kind read back as they were written, after the store was opened again."""
+    """Rows of every kind read back as they were written, after the store is opened again."""
     known = replace(fact("f1", "Use PostgreSQL"), evidence=(1, 2), quote="postgres it is", superseded_by="f2")
     known = replace(known, questions=("Which database?", "用哪个数据库?"))
     record = Record(scope=HERE, kind="edit", key="e1", data={"why": "too long", "tokens": [1, 2]}, time=5)
     job = Job(scope=HERE, kind="embed", data={"from": 7}, time=6)
-    said = [MessageRow(scope=HERE, message=message, nonce=f"{n} \udc00") for n, message in enumerate(sample_messages())]
+    rows = [MessageRow(scope=HERE, message=message, nonce=f"{n} \udc00") for n, message in enumerate(sample_messages())]
     with use_store(open_store, folder) as store:
-        numbers = [*store.add_messages(said), *store.add_facts([known])]
+        numbers = [*store.add_messages(rows), *store.add_facts([known])]
         numbers += [*store.add_records([record]), *store.add_jobs([job])]
-        assert len([number for number in numbers if number > 0]) == len(said) + 3, "one number for each row, from 1"
+        assert len([number for number in numbers if number > 0]) == len(rows) + 3, "one number for each row, from 1"
     with use_store(open_store, folder) as store:
-        _is_same(store.read_messages(Select(scope=HERE)), said)
+        _check_rows(store.read_messages(Select(scope=HERE)), rows)
         assert store.read_facts(Select(scope=HERE)) == [known]
         assert store.read_records(Select(scope=HERE)) == [replace(record, id=numbers[-2])]
         assert store.read_jobs(Select(scope=HERE)) == [replace(job, id=numbers[-1])]
 
 
-def _is_same(kept: list[MessageRow], said: list[MessageRow]) -> None:
-    for row, original in zip(kept, said, strict=True):
+def _check_rows(kept: list[MessageRow], rows: list[MessageRow]) -> None:
+    for row, original in zip(kept, rows, strict=True):
         assert (row.message, row.nonce) == (original.message, original.nonce)
         for name in providers.FORMATS:
             assert row.message.wire(name) == original.message.wire(name), f"the {name} form came back changed"
@@ -112,7 +112,7 @@ def extreme_values_are_kept(open_store: Opener, folder: Path) -> None:
 
 
 def duplicates_keep_their_number(open_store: Opener, folder: Path) -> None:
-    """Adding a message again returns its number: in the same call, in a later one, and after the store was reopened."""
+    """Adding a message again returns its number: in the same call, in a later one, and after the store is reopened."""
     row = make_message("Deploy to production")
     with use_store(open_store, folder) as store:
         first, again, twin = store.add_messages([row, row, replace(row, nonce="said twice")])
@@ -127,7 +127,8 @@ def duplicates_keep_their_number(open_store: Opener, folder: Path) -> None:
 def find_returns_numbers_by_digest_and_nonce(open_store: Opener, folder: Path) -> None:
     """`find` returns the numbers of a session's messages by digest and nonce, and nothing of other sessions."""
     row = make_message("Deploy to production")
-    twin, elsewhere = replace(row, nonce="said twice"), replace(row, scope=replace(HERE, session="another"))
+    twin = replace(row, nonce="said twice")
+    elsewhere = replace(row, scope=replace(HERE, session="another"))
     with use_store(open_store, folder) as store:
         numbers = store.add_messages([row, twin, elsewhere])
     with use_store(open_store, folder) as store:
@@ -142,7 +143,7 @@ def find_returns_numbers_by_digest_and_nonce(open_store: Opener, folder: Path) -
 
 
 def merge_is_atomic(open_store: Opener, folder: Path) -> None:
-    """If several writers add a message unless the session has it, it is added once."""
+    """If several writers add the same message unless the session has it, it is added once."""
     row = make_message("Deploy to production")
     digest = row.message.digest
 
@@ -164,7 +165,7 @@ def merge_is_atomic(open_store: Opener, folder: Path) -> None:
 
 
 def new_record_conflicts_with_an_existing_one(open_store: Opener, folder: Path) -> None:
-    """If a record that must be new exists already, nothing of the transaction is kept."""
+    """If a record that must be new exists already, nothing in the transaction is stored."""
     record = Record(scope=HERE, kind="edit", key="1", data={"n": 1}, is_new=True)
     with use_store(open_store, folder) as store, use_store(open_store, folder) as other:
         store.add_records([record])
@@ -176,11 +177,11 @@ def new_record_conflicts_with_an_existing_one(open_store: Opener, folder: Path) 
 
 
 def transactions_are_atomic(open_store: Opener, folder: Path) -> None:
-    """If one row of a transaction cannot be stored, none is, and the store can be used afterwards."""
+    """If one row of a transaction cannot be stored, none are, and the store can be used afterwards."""
     with use_store(open_store, folder) as store:
         store.add_messages([make_message("before the storm")])
         short = VectorRow(space=MODEL, passage=0, vectors=np.zeros((1, 3), np.int8))
-        with expect_error(InputError, "vectors of the wrong length were taken"), store.transaction():
+        with expect_error(InputError, "vectors of the wrong length were accepted"), store.transaction():
             store.add_messages([make_message("half of a batch")])
             store.add_facts([fact("f", "half")])
             store.add_vectors([short])
@@ -191,7 +192,7 @@ def transactions_are_atomic(open_store: Opener, folder: Path) -> None:
 
 
 def records_replace_older_versions(open_store: Opener, folder: Path) -> None:
-    """A record replaces the one of the same kind and key and keeps its number; all versions of a fact are kept."""
+    """A record replaces the one with the same kind and key and keeps its number; all versions of a fact are kept."""
     with use_store(open_store, folder) as store:
         record = Record(scope=HERE, kind="counter", key="a", data={"n": 1})
         one, two = store.add_records([record, replace(record, key="b")])
@@ -223,12 +224,12 @@ def vectors_require_a_passage(open_store: Opener, folder: Path) -> None:
         store.add_messages([make_message("the only passage")])
         assert store.add_vectors([vectors(1, [1])]) == 0
         assert store.add_vectors([vectors(0, [1]), vectors(1, [1])]) == 1
-        with expect_error(InputError, "two vectors for one window were taken"):
+        with expect_error(InputError, "two vectors for one window were accepted"):
             store.add_vectors([vectors(0, [1, 2])])
 
 
 def selections_keep_their_order(open_store: Opener, folder: Path) -> None:
-    """Rows are returned oldest first, also if they are selected by number, range, newest or limit."""
+    """Rows are returned oldest first, even if they are selected by number, range, newest or limit."""
     with use_store(open_store, folder) as store:
         numbers = store.add_messages([make_message(f"message number {n}") for n in range(10)])
         assert numbers == sorted(numbers)
@@ -264,14 +265,14 @@ def rows_are_selected_by_key(open_store: Opener, folder: Path) -> None:
 
 
 class _Counter(Struct, frozen=True, kw_only=True):
-    """A type of documents, some of whose fields it does not have."""
+    """The type of a document that may have more fields."""
 
     name: str
     counts: tuple[int, ...] = ()
 
 
 def records_are_decoded_into_a_type(open_store: Opener, folder: Path) -> None:
-    """Documents of a kind are decoded into a type; what does not fit it is left out, and fields it lacks are ignored.
+    """Documents of a kind are decoded into a type; those that do not match it are left out, and other fields ignored.
 
     The order, the limits and the scope are those of other reads.
     """
@@ -342,7 +343,7 @@ def sessions_are_listed_by_time(open_store: Opener, folder: Path) -> None:
 
 
 def passages_of_other_messages_are_known(open_store: Opener, folder: Path) -> None:
-    """`has_passages` tells whether a reader may see a passage of any message but some."""
+    """`has_passages` returns whether a reader may see a passage of any message, not counting some."""
     other = replace(HERE, session="other")
     with use_store(open_store, folder) as store:
         assert not store.has_passages(HERE)
@@ -402,20 +403,20 @@ def reads_are_snapshots(open_store: Opener, folder: Path) -> None:
 
 
 def new_messages_are_searchable(open_store: Opener, folder: Path) -> None:
-    """A message is found by its words as soon as it is added, and after the store was opened again."""
+    """A message is found by its words as soon as it is added, and after the store is opened again."""
     rows = [make_message(f"numbered {word('item', n)} of {word('kind', n % 3)}") for n in range(MANY)]
     with use_store(open_store, folder) as store:
         numbers = store.add_messages(rows[:5])
         assert find_messages(store.search(make_query(word("item", 3)))) == [numbers[3]]
         numbers += store.add_messages(rows[5:])
-        _find_them(store, numbers)
+        _check_found(store, numbers)
         numbers += store.add_messages([make_message("改用蓝色按钮")])
     with use_store(open_store, folder) as store:
-        _find_them(store, numbers)
+        _check_found(store, numbers)
         assert find_messages(store.search(make_query("蓝色"))) == [numbers[-1]]
 
 
-def _find_them(store: Store, numbers: list[int]) -> None:
+def _check_found(store: Store, numbers: list[int]) -> None:
     for n in (0, 4, 511, 512, MANY - 1):
         assert find_messages(store.search(make_query(word("item", n)))) == [numbers[n]], f"item {n} was not found"
     assert find_messages(store.search(make_query(word("kind", 1)))) == numbers[1:MANY:3]
@@ -424,11 +425,15 @@ def _find_them(store: Store, numbers: list[int]) -> None:
 
 
 def two_connections_see_each_other(open_store: Opener, folder: Path) -> None:
-    """Two connections to the same store find what the other adds, however much it is."""
+    """Each of two connections to the same store finds what the other adds, however much it is."""
     with use_store(open_store, folder) as one, use_store(open_store, folder) as two:
         numbers: list[int] = []
         for step, size in enumerate((1, 600, 3, MANY, 2)):
-            writer, reader = (one, two) if step % 2 else (two, one)
+            writer = two
+            reader = one
+            if step % 2:
+                writer = one
+                reader = two
             reader.search(make_query("anything"))
             numbers += writer.add_messages([make_message(f"{word('w', len(numbers) + n)} common") for n in range(size)])
             for place in (0, len(numbers) // 2, len(numbers) - 1):
@@ -466,7 +471,7 @@ def candidates_have_metadata(open_store: Opener, folder: Path) -> None:
 
 
 def search_respects_its_limit(open_store: Opener, folder: Path) -> None:
-    """A search returns at most `limit` candidates and their neighbours, among them the best by words and by vector."""
+    """A search returns at most `limit` candidates and their neighbours, including the best by words and by vector."""
     with use_store(open_store, folder) as store:
         store.add_messages([make_message(f"passage {n} {'' if n % 100 else 'apple'}") for n in range(MANY)])
         store.add_vectors([vectors(n, [n]) for n in range(MANY)])
@@ -495,7 +500,7 @@ def excluded_rows_are_not_ranked(open_store: Opener, folder: Path) -> None:
         ):
             found = store.search(replace(question, **more))
             assert found.passages[found.eligible].tolist() == expected, f"{more} selects something else"
-            assert bool(found.nearest.max(initial=0) > 0) == bool(expected), "an excluded vector is near"
+            assert bool(found.nearest.max(initial=0) > 0) == bool(expected), "an excluded vector has a score"
 
 
 def other_scopes_do_not_affect_scores(open_store: Opener, folder: Path) -> None:
@@ -524,18 +529,20 @@ def nearest_vectors_score_highest(open_store: Opener, folder: Path) -> None:
         store.add_messages([make_message(f"passage {n}") for n in range(MANY)])
         assert store.search(make_query(seed=1)).cosine is None
         store.add_vectors([vectors(n, [n]) for n in range(0, MANY, 2)])
-        _most_alike(store, MANY - 2)
+        _check_nearest(store, MANY - 2)
         store.add_vectors([vectors(n, [n]) for n in range(1, MANY, 2)])
-        _most_alike(store, 7)
+        _check_nearest(store, 7)
         store.add_vectors([vectors(7, [10_000])])
-        _most_alike(store, 7, seed=10_000)
+        _check_nearest(store, 7, seed=10_000)
     with use_store(open_store, folder) as store:
-        _most_alike(store, 7, seed=10_000)
-        _most_alike(store, MANY - 1)
+        _check_nearest(store, 7, seed=10_000)
+        _check_nearest(store, MANY - 1)
 
 
-def _most_alike(store: Store, passage: int, *, seed: int | None = None) -> None:
-    found = store.search(make_query(seed=passage if seed is None else seed))
+def _check_nearest(store: Store, passage: int, *, seed: int | None = None) -> None:
+    if seed is None:
+        seed = passage
+    found = store.search(make_query(seed=seed))
     assert found.cosine is not None
     assert found.passages[found.cosine.argmax()] == passage
     assert abs(found.cosine.max() - 1) < TOLERANCE
@@ -584,7 +591,7 @@ def _use(store: Store, thread: int, failures: list[BaseException]) -> None:
 
 
 def figures_are_added_up(open_store: Opener, folder: Path) -> None:
-    """Usage and turns are added up by session and time, of one scope only, and without what was forgotten."""
+    """Usage and turns are added up by session and time, within one scope, and without forgotten messages."""
     other = replace(HERE, session="另一个")
     stranger = replace(HERE, tenant="stranger")
     report = {"total_tokens": 100, "whole_tokens": 400, "milliseconds": {"plan": 1.5, "recall": 2.0}, "user_message": 3}
@@ -592,13 +599,13 @@ def figures_are_added_up(open_store: Opener, folder: Path) -> None:
     lookup = {**report, "turn": 2, "changes": [], "lookups": 2}
     old = {"turn": 1, "total_tokens": 50, "changes": [], "milliseconds": {}}
     with use_store(open_store, folder) as store:
-        said: list[MessageRow] = []
+        rows: list[MessageRow] = []
         for number, scope in enumerate((HERE, HERE, other, stranger)):
             usage = Usage(input=10, output=5, cache_read=30, cache_write=1)
             row = make_message(f"reply {number} 答复", scope=scope)
             message = replace(row.message, role="assistant", model="模型-1", usage=usage, timestamp=number * 900_000)
-            said.append(replace(row, message=message))
-        numbers = store.add_messages(said)
+            rows.append(replace(row, message=message))
+        numbers = store.add_messages(rows)
         store.add_records(
             [
                 Record(scope=HERE, kind="turn", key="1", data=cut, time=5),
@@ -654,7 +661,7 @@ def figures_are_added_up(open_store: Opener, folder: Path) -> None:
 
 
 def forgotten_messages_are_gone(open_store: Opener, folder: Path) -> None:
-    """A removed message is in no row, passage, search result, vector or file; the other rows do not change."""
+    """A removed message is in no row, passage, search result, vector or file. The other rows do not change."""
     with use_store(open_store, folder) as store, use_store(open_store, folder) as other:
         numbers = store.add_messages([make_message(f"plain words {n}") for n in range(600)])
         (secret,) = store.add_messages([make_message(f"the password is {CANARY}")])
@@ -663,17 +670,18 @@ def forgotten_messages_are_gone(open_store: Opener, folder: Path) -> None:
         assert find_messages(other.search(make_query(CANARY, seed=600))) == [secret]
         assert store.remove_messages(Select(scope=HERE, ids=(secret,))) == 1
         for reader in (store, other):
-            _is_gone(reader, secret, numbers)
+            _check_gone(reader, secret, numbers)
         assert files_containing(folder, CANARY) == []
     with use_store(open_store, folder) as store:
-        _is_gone(store, secret, numbers)
+        _check_gone(store, secret, numbers)
     assert files_containing(folder, CANARY) == []
 
 
-def _is_gone(store: Store, secret: int, numbers: list[int]) -> None:
+def _check_gone(store: Store, secret: int, numbers: list[int]) -> None:
     evidence = store.search(make_query(CANARY, seed=600))
     assert find_messages(evidence) == [], "still found by its words"
-    assert (np.ones(1) if evidence.cosine is None else evidence.cosine).max() < SAME, "still found by its vector"
+    assert evidence.cosine is not None, "all vectors are lost"
+    assert evidence.cosine.max() < SAME, "still found by its vector"
     assert store.read_messages(Select(scope=HERE, ids=(secret,))) == []
     passages = {passage.message for passage in store.read_passages(Select(scope=HERE))}
     assert secret not in passages | set(evidence.messages)
@@ -684,14 +692,15 @@ def _is_gone(store: Store, secret: int, numbers: list[int]) -> None:
 
 def forgotten_rows_are_not_imported_again(open_store: Opener, folder: Path) -> None:
     """Adding removed messages and facts again does not restore them; the same words in another message are new."""
-    row, told = make_message(CANARY), fact("f1", CANARY)
+    row = make_message(CANARY)
+    known = fact("f1", CANARY)
     with use_store(open_store, folder) as store:
         number, _ = store.add_messages([row, make_message("a neighbour")])
-        store.add_facts([told])
+        store.add_facts([known])
         store.remove_messages(Select(scope=HERE, ids=(number,)))
         store.remove_facts(Select(scope=HERE), keys=("f1",))
     with use_store(open_store, folder) as store:
-        assert store.add_messages([row]) == store.add_facts([told]) == [0]
+        assert store.add_messages([row]) == store.add_facts([known]) == [0]
         assert texts(store) == ["a neighbour"]
         assert store.read_facts(Select(scope=HERE)) == []
         assert files_containing(folder, CANARY) == []
@@ -719,7 +728,7 @@ def numbers_are_not_reused(open_store: Opener, folder: Path) -> None:
         store.remove_messages(Select(scope=HERE))
         (third,) = store.add_messages([make_message("to be kept too")])
         assert find_messages(store.search(make_query("kept"))) == [third]
-        assert store.add_vectors([vectors(passage.number, [1])]) == 0, "vectors of a forgotten passage were taken"
+        assert store.add_vectors([vectors(passage.number, [1])]) == 0, "vectors of a forgotten passage were accepted"
 
 
 def remove_respects_the_selection(open_store: Opener, folder: Path) -> None:
