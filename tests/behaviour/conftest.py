@@ -10,7 +10,7 @@ from support.chat_shell import Shell
 
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
-    """A home of its own."""
+    """Return a home folder for the test."""
     for name in [name for name in os.environ if name.startswith(("HOLDFAST_", "ANTHROPIC_", "OPENAI_", "XDG_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))

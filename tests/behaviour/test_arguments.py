@@ -1,4 +1,4 @@
-"""What the engine is called with: limits, settings, models, and clear errors for the rest."""
+"""Arguments of the engine: limits, settings and models, and clear errors for everything else."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ SUMMARY = "## Goal\nMove the staging database.\n\n## Key Decisions\n它监听 65
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    """An engine over a memory of its own, by words alone."""
+    """Open an engine over a new memory, by words alone."""
     with Engine.open(tmp_path / "memory", settings=QUIET, background=False) as engine:
         yield engine
 
 
 def long_talk(turns: int) -> list[dict[str, Any]]:
-    """A conversation of about 700 tokens a turn."""
+    """Return a conversation of about 700 tokens a turn."""
     return [
         message
         for turn in range(turns)
@@ -54,7 +54,7 @@ class TestLimit:
         assert 0.6 * 32_000 < top <= 24_000
 
     def test_the_report_has_the_source_of_the_limit_and_the_reserve(self, tmp_path: Path) -> None:
-        """The call, the settings, the model, or nowhere."""
+        """It is the call, the settings, the model, or the default."""
 
         def report(settings: Settings = QUIET, model: Any = None, **named: Any) -> tuple[str, int, int]:
             with Engine.open(tmp_path / "m", settings=settings, model=model, background=False) as engine:
@@ -68,14 +68,14 @@ class TestLimit:
         assert report() == ("default", 200_000, 20_000)
 
     def test_a_model_named_in_the_call_is_a_source_too(self, engine: Engine) -> None:
-        """A name that is known says how much the model holds; one that is not does not."""
+        """A known name gives the window of the model; an unknown one does not."""
         known = engine.session("s").assemble(HELLO, model="openai/gpt-4o").report
         assert (known.limit_source, known.raw_max_tokens) == ("model", 128_000)
         unknown = engine.session("s").assemble(HELLO, model="house/secret").report
         assert (unknown.limit_source, unknown.raw_max_tokens) == ("default", 200_000)
 
     def test_the_floor_of_the_settings_still_raises_the_reserve(self, tmp_path: Path) -> None:
-        """`reserve_tokens_floor` keeps its meaning, as long as it leaves room for messages."""
+        """`reserve_tokens_floor` keeps its meaning as long as it leaves room for messages."""
         high = Settings(embedding=Embedding(provider="none"), compaction=Compaction(reserve_tokens_floor=24_000))
         with Engine.open(tmp_path, settings=high, background=False) as engine:
             assert engine.session("s").assemble(HELLO, limit=200_000).report.reserved_tokens == 24_000
@@ -91,7 +91,7 @@ class TestLimit:
     def test_a_reserve_that_equals_the_default_is_honoured(
         self, tmp_path: Path, source: str, name: str, value: int
     ) -> None:
-        """More than the quarter of a small window that is kept if nothing is set: the user asked for it."""
+        """It is more than the quarter of a small window that is reserved by default, but the user asked for it."""
         theirs = {"reserve_tokens": "reserveTokens", "reserve_tokens_floor": "reserveTokensFloor"}
         toml = tmp_path / "holdfast.toml"
         openclaw = tmp_path / "openclaw.json"
@@ -125,7 +125,7 @@ class TestLimit:
         assert share - 0.1 < sizes[-1] / 80_000 <= share
 
     def test_what_is_reserved_can_be_given_with_the_call(self, engine: Engine) -> None:
-        """Exactly so much is kept free, also more than a quarter."""
+        """Exactly that is kept free, even if it is more than a quarter."""
         conversation = long_talk(40)
         narrow = engine.session("a").assemble(conversation, limit=32_000, reserve=20_000).report
         assert narrow.reserved_tokens == 20_000
@@ -138,7 +138,7 @@ class TestLimit:
 
     @pytest.mark.parametrize("limit", [0, -1])
     def test_no_limit_at_all_is_an_error(self, engine: Engine, limit: int) -> None:
-        """0 does not stand for the model's window, and nothing is archived."""
+        """0 does not mean the model's window, and nothing is archived."""
         session = engine.session("s")
         for call in (session.assemble, session.compact, session.count_tokens):
             with pytest.raises(InputError, match=f"limit={limit}"):
@@ -152,7 +152,7 @@ class TestLimit:
             engine.session("s").assemble(HELLO, limit=8_000, reserve=reserve)
 
     def test_a_window_that_holds_nothing_is_too_small(self, engine: Engine) -> None:
-        """One token is a window, into which nothing fits."""
+        """A window of one token is valid, but nothing fits into it."""
         with pytest.raises(WindowTooSmallError):
             engine.session("s").assemble(HELLO, limit=1)
 
@@ -180,7 +180,7 @@ class TestArguments:
         ],
     )
     def test_a_misspelt_keyword_is_a_type_error(self, engine: Engine, method: str, given: tuple[Any, ...]) -> None:
-        """As everywhere in Python; nothing is done."""
+        """It is one everywhere in Python; nothing is stored."""
         with pytest.raises(TypeError, match="projcet"):
             getattr(engine.session("s"), method)(*given, projcet="shop")
         with pytest.raises(TypeError, match="projcet"):
@@ -188,7 +188,7 @@ class TestArguments:
         assert engine.stats().messages == 0
 
     def test_tenant_project_and_agent_keep_memories_apart(self, engine: Engine) -> None:
-        """The three keywords say whose memory it is."""
+        """The three keywords name the owner of the memory."""
         owners: list[dict[str, Any]] = [{"tenant": "a"}, {"project": "b"}, {"agent": "c"}, {}]
         for owner in owners:
             engine.session("s", **owner).append([{"role": "user", "content": f"The port is 6543 {owner}."}])
@@ -202,13 +202,13 @@ class TestArguments:
 
     @pytest.mark.parametrize("query", ["", "  \n", "　"])
     def test_an_empty_search_is_refused(self, engine: Engine, query: str) -> None:
-        """There is nothing to look for."""
+        """It has no words to search for."""
         with pytest.raises(InputError, match="empty"):
             engine.session("s").search(query)
 
     @pytest.mark.parametrize("limit", [0, -3])
     def test_a_search_for_nothing_is_refused(self, engine: Engine, limit: int) -> None:
-        """A search returns at least one hit, if there is one."""
+        """`limit` must be at least 1."""
         with pytest.raises(InputError, match=f"limit={limit}"):
             engine.session("s").search("port", limit=limit)
 
@@ -255,7 +255,7 @@ class TestWrongTypes:
     def test_a_value_of_the_wrong_type_is_an_input_error(
         self, engine: Engine, method: str, given: tuple[Any, ...], named: dict[str, Any]
     ) -> None:
-        """Before anything is stored."""
+        """It is raised before anything is stored."""
         with pytest.raises(InputError):
             getattr(engine.session("s"), method)(*given, **named)
         assert engine.stats().messages == 0
@@ -274,13 +274,13 @@ class TestWrongTypes:
     def test_so_it_is_in_the_engine(
         self, engine: Engine, method: str, given: tuple[Any, ...], named: dict[str, Any]
     ) -> None:
-        """All sessions are searched and listed by it."""
+        """The engine checks the arguments of its own methods too."""
         with pytest.raises(InputError):
             getattr(engine, method)(*given, **named)
 
     @pytest.mark.parametrize("cap", [0, -1, "500", True])
     def test_a_cap_is_at_least_one_token(self, engine: Engine, cap: Any) -> None:
-        """A block of no tokens is not the same as nothing that matches."""
+        """A block of 0 tokens would look like no match."""
         with pytest.raises(InputError, match=r"cap=.*: give a whole number, at least 1"):
             engine.session("s").recall("Which berth?", cap=cap)
 
@@ -300,7 +300,7 @@ class TestWrongTypes:
         ids=str,
     )
     def test_other_arguments_of_open_are_checked(self, tmp_path: Path, named: dict[str, Any]) -> None:
-        """Before the memory is opened."""
+        """They are checked before the memory is opened."""
         with pytest.raises(InputError, match=next(iter(named))):
             Engine.open(tmp_path / "memory", settings=QUIET, **named)
 
@@ -327,7 +327,7 @@ class TestCommands:
     def test_bad_arguments_have_an_exit_code_and_a_line(
         self, tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
     ) -> None:
-        """1 if it failed, 2 if it was called wrongly; no traceback."""
+        """It is 1 after a failure and 2 for wrong arguments; there is no traceback."""
         (tmp_path / "nothing").mkdir()
         (tmp_path / "nothing" / "readme.txt").write_text("no session")
         environ = {**os.environ, "HOME": str(tmp_path), "HOLDFAST_HOME": str(tmp_path / "memory")}
@@ -341,7 +341,7 @@ class TestCommands:
 class TestOpen:
     @pytest.fixture(autouse=True)
     def elsewhere(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A machine on which nothing is set."""
+        """Make a machine without any settings."""
         monkeypatch.setenv("HOME", str(tmp_path))
         monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
         monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -352,7 +352,7 @@ class TestOpen:
     def test_the_environment_counts_as_on_the_command_line(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """`HOLDFAST_*` and `HOLDFAST_HOME` are honoured."""
+        """`HOLDFAST_*` and `HOLDFAST_HOME` are read."""
         monkeypatch.setenv("HOLDFAST_MODEL__CONTEXT_TOKENS", "24000")
         monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "here"))
         with Engine.open(background=False) as engine:
@@ -360,7 +360,7 @@ class TestOpen:
             assert Path(engine.stats().path).parent == tmp_path / "here"
 
     def test_the_files_count_too(self, tmp_path: Path) -> None:
-        """The user's own and the project's; what is given as an argument is used exactly as it is."""
+        """The files of the user and of the project are read; settings that are passed are used exactly as they are."""
         (tmp_path / "config" / "holdfast").mkdir(parents=True)
         (tmp_path / "config" / "holdfast" / "holdfast.toml").write_text("[model]\ncontext_tokens = 30000\n")
         (tmp_path / "holdfast.toml").write_text("[recall]\nhard_cap_tokens = 77\n")
@@ -371,20 +371,20 @@ class TestOpen:
             assert engine.settings is QUIET
 
     def test_a_wrong_setting_is_reported(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """As the commands do."""
+        """It is reported as the commands report it."""
         monkeypatch.setenv("HOLDFAST_RECALL__HARD_CAP_TOKENS", "many")
         with pytest.raises(SettingsError, match="HARD_CAP_TOKENS"):
             Engine.open(tmp_path / "m")
 
     def test_one_setting_is_given_as_loaded_settings(self, tmp_path: Path) -> None:
-        """With what `load` returns, or with the settings in it."""
+        """Both the result of `load` and the settings in it are accepted."""
         loaded = load(recall={"eagerness": "shy"})
         for given in (loaded, loaded.settings):
             with Engine.open(tmp_path / "m", settings=given, background=False) as engine:
                 assert engine.settings.recall.eagerness == "shy"
 
     def test_unchecked_settings_are_refused(self, tmp_path: Path) -> None:
-        """A section that is a dict at once, and a value of the wrong kind when the memory is opened."""
+        """A section that is a dict is refused at once, a value of the wrong type when the memory is opened."""
         with pytest.raises(SettingsError, match=r"Settings: recall: use load\(recall=\{\.\.\.\}\)\.settings"):
             Settings(recall={"eagernes": "shy"})  # type: ignore[arg-type]  # that is the point
         wrong: list[tuple[Any, str]] = [
@@ -400,7 +400,7 @@ class TestOpen:
         assert not (tmp_path / "m").exists()
 
     def test_a_model_by_its_name(self, tmp_path: Path) -> None:
-        """As the command line takes it."""
+        """The name has the form that the command line accepts."""
         (tmp_path / "script.jsonl").write_text('{"text": "## Goal\\nMove it.", "repeat": true}\n')
         with Engine.open(tmp_path / "m", model=f"scripted:{tmp_path / 'script.jsonl'}", background=False) as engine:
             done = engine.session("s").compact(long_talk(30), limit=32_000)
@@ -410,7 +410,7 @@ class TestOpen:
             Engine.open(tmp_path / "m", model="nobody")
 
     def test_the_model_of_the_settings_summarises(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """`compaction.model` is opened where no other is given."""
+        """`compaction.model` is opened if no other model is given."""
         (tmp_path / "script.jsonl").write_text('{"text": "## Goal\\nMove it.", "repeat": true}\n')
         monkeypatch.setenv("HOLDFAST_COMPACTION__MODEL", f"scripted:{tmp_path / 'script.jsonl'}")
         with Engine.open(tmp_path / "m", background=False) as engine:
@@ -436,7 +436,7 @@ class TestOpen:
     @pytest.mark.variants(first=True)
     @pytest.mark.parametrize("fault", [ValueError("no network"), 42])
     def test_a_function_that_fails_harms_nothing(self, tmp_path: Path, fault: Any) -> None:
-        """The summary is put together by rule, and the warnings give the reason."""
+        """The summary is made by rule, and the warnings give the reason."""
 
         def fail(_: object) -> Any:
             if isinstance(fault, Exception):
@@ -451,17 +451,17 @@ class TestOpen:
         assert any("no network" in warning or "int" in warning for warning in done.warnings)
 
     def test_a_model_that_is_none_of_these(self, tmp_path: Path) -> None:
-        """Is refused at once."""
+        """It is refused at once."""
         with pytest.raises(InputError, match="model"):
             Engine.open(tmp_path / "m", model=3)  # type: ignore[arg-type]  # that is the point
 
 
 class TestNewcomers:
-    """What someone tries who has only read the documentation."""
+    """What a user tries who has only read the documentation."""
 
     @pytest.mark.parametrize("ids", [["3"], "1", 1, [True], [1.0]])
     def test_ids_that_are_no_numbers_change_nothing(self, engine: Engine, ids: Any) -> None:
-        """The session works as before; nothing was recorded."""
+        """The session works as before, and nothing is recorded."""
         session = engine.session("s")
         session.assemble(HELLO)
         for method in (session.pin, session.forget, session.get):
@@ -483,7 +483,7 @@ class TestNewcomers:
         assert session.undo_trim() >= 0
 
     def test_pinned_messages_that_take_the_reserve_are_reported(self, engine: Engine) -> None:
-        """The window stays under the limit; the report says how much room the reply has lost."""
+        """The window stays under the limit, and the report says how much of the reserve is used."""
         session = engine.session("s")
         conversation = [{"role": "user", "content": f"{number} " + "word " * 150} for number in range(40)]
         assert not session.assemble(conversation, limit=8_000, reserve=2_000).report.warnings
@@ -494,7 +494,7 @@ class TestNewcomers:
 
     @pytest.mark.parametrize("limit", ["16k", True, 1.5])
     def test_a_limit_of_another_type_is_an_input_error(self, engine: Engine, limit: Any) -> None:
-        """As a number that is out of range is."""
+        """So is a number that is out of range."""
         with pytest.raises(InputError, match="limit="):
             engine.session("s").assemble(HELLO, limit=limit)
 
@@ -505,12 +505,12 @@ class TestNewcomers:
             engine.session(name)
 
     def test_a_misspelt_role_is_named_with_the_others(self, engine: Engine) -> None:
-        """Also with that of tool results."""
+        """The error lists the valid roles, including that of tool results."""
         with pytest.raises(FormatError, match=r"'tol' is not one of .*, tool"):
             engine.session("s").append([{"role": "tol", "content": "hi"}])
 
     def test_settings_are_settings(self, tmp_path: Path) -> None:
-        """A plain dict is refused with the way to give them."""
+        """A plain dict is refused, and the error says how to pass settings."""
         with pytest.raises(InputError, match="Settings"):
             Engine.open(tmp_path, settings={"recall": {}})  # type: ignore[arg-type]
 
@@ -522,7 +522,7 @@ class TestNewcomers:
         assert engine.session("t").assemble(plain, model="gpt-5").provider == "openai_chat"
 
     def test_a_stored_session_is_compacted_by_another_process(self, engine: Engine) -> None:
-        """Also after something was forgotten: nothing is archived again, and the summary is in the next window."""
+        """Even after something was forgotten, nothing is archived again, and the next window has the summary."""
         conversation = [
             message
             for number in range(30)
@@ -551,7 +551,7 @@ class TestNewcomers:
         ],
     )
     def test_the_first_fact_is_found_in_other_words(self, engine: Engine, fact: str, question: str) -> None:
-        """With one fact in memory, a word that it lacks does not outweigh the others."""
+        """If memory has one fact, a word that it lacks does not outweigh the others."""
         engine.session("s").remember(fact)
         assert [hit.fact.content for hit in engine.session("t").recall(question).facts] == [fact]
         assert not engine.session("t").recall("How do whales breathe? 鲸鱼如何呼吸?").block

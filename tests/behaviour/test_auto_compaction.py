@@ -30,17 +30,17 @@ FACTS = '{"facts": []}'
 
 
 def settings(**compaction: Any) -> Settings:
-    """Search by words alone, and compaction as it is said."""
+    """Return settings for search by words alone, with these of compaction."""
     return Settings(embedding=Embedding(provider="none"), recall=NO_QUESTIONS, compaction=Compaction(**compaction))
 
 
 def make_message(role: str, text: str) -> dict[str, str]:
-    """A message as a client sends it."""
+    """Return a message as a client sends it."""
     return {"role": role, "content": text}
 
 
 def turns(count: int, *, language: str = "English") -> Iterator[tuple[dict[str, str], dict[str, str]]]:
-    """Questions and answers of about 1,300 tokens, with something to learn in the first."""
+    """Return questions and answers of about 1,300 tokens, with a fact in the first."""
     for turn in range(count):
         if language == "Chinese":
             asked, answered = (
@@ -55,7 +55,7 @@ def turns(count: int, *, language: str = "English") -> Iterator[tuple[dict[str, 
 
 
 def talk_to(engine: Engine, count: int, *, ingest: bool = True, work: bool = False, **named: Any) -> list[Window]:
-    """A conversation as a program has it: assemble, ask, keep the reply."""
+    """Have a conversation as a program does: assemble, ask, append the reply."""
     history: list[dict[str, str]] = []
     windows = []
     for asked, answered in turns(count, **named):
@@ -72,7 +72,7 @@ def talk_to(engine: Engine, count: int, *, ingest: bool = True, work: bool = Fal
 
 
 def compactions(engine: Engine) -> int:
-    """How many were recorded."""
+    """Count the recorded compactions."""
     return sum(edit.kind == "compacted" for edit in engine.session("s").edits())
 
 
@@ -80,7 +80,7 @@ class TestModes:
     @pytest.mark.variants(first=True)
     @pytest.mark.parametrize(("language", "ingest"), [("English", True), ("Chinese", False)])
     def test_inline_without_a_model_a_digest_is_made(self, tmp_path: Path, *, ingest: bool, language: str) -> None:
-        """After the reply, or with the next request where replies are not handed in, by rule."""
+        """It is made by rule after the reply, or with the next request if replies are not appended."""
         with Engine.open(tmp_path, settings=settings(auto="inline"), background=False) as engine:
             windows = talk_to(engine, 23, ingest=ingest, language=language)
             assert compactions(engine) >= 2
@@ -92,7 +92,7 @@ class TestModes:
             assert language == "Chinese" or any("PostgreSQL" in fact.content for fact in engine.session("s").facts())
 
     def test_in_the_background_a_model_summarises(self, tmp_path: Path) -> None:
-        """With a model nothing has to be set: the thread of the engine compacts after the reply."""
+        """With a model no setting is needed: the engine's thread compacts after the reply."""
         model = Scripted(lambda _: SUMMARY)
         with Engine.open(tmp_path, settings=settings(), model=model) as engine:
             history: list[dict[str, str]] = []
@@ -111,7 +111,7 @@ class TestModes:
             assert kinds.count("compacted") >= recorded  # one may be recorded meanwhile
 
     def test_in_the_background_without_a_model_only_when_it_is_set(self, tmp_path: Path) -> None:
-        """The digest is made by the thread, or by `work` where there is none."""
+        """The thread makes the digest, or `work` does if there is no thread."""
         with Engine.open(tmp_path / "a", settings=settings(auto="background"), background=False) as engine:
             talk_to(engine, 15)
             assert compactions(engine) == 0
@@ -125,7 +125,7 @@ class TestModes:
     @pytest.mark.variants(first=True)
     @pytest.mark.parametrize("off", [{"auto": "off"}, {"enabled": False}])
     def test_it_can_be_switched_off(self, tmp_path: Path, off: dict[str, Any]) -> None:
-        """Then windows are trimmed, and no one is asked."""
+        """Then windows are trimmed, and no model is called."""
         model = Scripted(lambda _: SUMMARY)
         with Engine.open(tmp_path, settings=settings(**off), model=model, background=False) as engine:
             windows = talk_to(engine, 20)
@@ -135,7 +135,7 @@ class TestModes:
             assert any(change.kind == "trimmed" for window in windows for change in window.report.changes)
 
     def test_a_window_that_trimming_keeps_small_is_not_compacted(self, tmp_path: Path) -> None:
-        """What counts is what is sent, not all that was ever said."""
+        """The window that is sent counts, not the whole history."""
         history: list[dict[str, str]] = []
         with Engine.open(tmp_path, settings=settings(auto="off"), background=False) as engine:
             for asked, answered in turns(60):
@@ -151,7 +151,7 @@ class TestModes:
             assert compactions(engine) == 0
 
     def test_listeners_hear_of_it_before_and_after(self, tmp_path: Path) -> None:
-        """The place for notes of one's own before history is compacted."""
+        """They can write notes before history is compacted."""
         heard: list[str] = []
         hooks = Hooks(listeners=[lambda event: heard.append(type(event).__name__)])
         with Engine.open(tmp_path, settings=settings(auto="inline"), hooks=hooks, background=False) as engine:
@@ -163,7 +163,7 @@ class TestModes:
 
 class TestTrouble:
     def test_a_hook_that_fails_is_reported_with_the_next_request(self, tmp_path: Path) -> None:
-        """Nothing blocks, and the report says what went wrong."""
+        """Nothing is blocked, and the report gives the reason."""
 
         def summary(_: object) -> str:
             return "words " * 60_000  # longer than what it would stand for
@@ -179,7 +179,7 @@ class TestTrouble:
 
 
 class Slow(Scripted):
-    """A model that answers when it is let."""
+    """A model that waits until it is allowed to answer."""
 
     def __init__(self) -> None:
         super().__init__(self._answer)
@@ -193,7 +193,7 @@ class Slow(Scripted):
 
 class TestConcurrency:
     def test_requests_continue_while_a_summary_is_made(self, tmp_path: Path) -> None:
-        """Windows are made meanwhile, in any thread; what was said since is after the summary, nothing twice."""
+        """Any thread assembles windows meanwhile; new messages come after the summary, and nothing appears twice."""
         model = Slow()
         with Engine.open(tmp_path, settings=settings(memory_flush=EARLY), model=model) as engine:
             history = [message for turn in turns(8) for message in turn]
@@ -225,7 +225,7 @@ class TestConcurrency:
             assert engine.stats().messages == len(history) + len(more) + 1
 
     def test_a_summary_of_what_was_taken_back_is_not_recorded(self, tmp_path: Path) -> None:
-        """The client went back to the beginning while it was made: the new conversation is sent as it is."""
+        """The client went back to the beginning meanwhile: the new conversation is sent as it is."""
         model = Slow()
         with Engine.open(tmp_path, settings=settings(memory_flush=EARLY), model=model) as engine:
             history = [message for turn in turns(8) for message in turn]
@@ -248,7 +248,7 @@ class TestConcurrency:
             assert [message.text for message in sent.messages] == [message["content"] for message in again]
 
     def test_closing_does_not_wait_for_a_model(self, tmp_path: Path) -> None:
-        """A summary that is under way is given up, and nothing was changed."""
+        """A running compaction is cancelled, and nothing has changed."""
         model = Slow()
         with Engine.open(tmp_path, settings=settings(), model=model) as engine:
             history = [message for turn in turns(300) for message in turn]

@@ -1,4 +1,4 @@
-"""Messages as hosts of chat channels send them: archived as they came, searched and asked without their envelopes."""
+"""Messages as hosts of chat channels send them: archived unchanged, searched and asked without their envelopes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SAID = [
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    """A memory in which these messages are."""
+    """Open a memory with these messages."""
     settings = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
     with Engine.open(tmp_path, settings=settings, background=False) as engine:
         engine.session("s").append([{"role": "user", "content": text} for text in SAID])
@@ -42,12 +42,12 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 def test_the_archive_has_them_as_they_came(engine: Engine) -> None:
-    """Byte for byte."""
+    """They are stored byte for byte."""
     assert [row.message.text for row in engine.session("s").messages()] == SAID
 
 
 def test_the_index_has_the_words_alone(engine: Engine) -> None:
-    """No passage has a part of an envelope, and a message that is nothing else has none."""
+    """No passage has a part of an envelope, and a message that is only an envelope has none."""
     session = engine.session("s")
     passages = engine._memory.store.read_passages(Select(scope=session.scope))
     assert [passage.text for passage in passages] == [
@@ -61,7 +61,7 @@ def test_the_index_has_the_words_alone(engine: Engine) -> None:
 
 
 def test_a_question_is_asked_without_its_envelope(engine: Engine) -> None:
-    """By `assemble`, `recall` and `search`: what names the channel and the sender finds nothing of its own."""
+    """For `assemble`, `recall` and `search`, the names of the channel and the sender find nothing."""
     engine.session("other").append([{"role": "user", "content": "张三 prefers WeChat to Feishu, id:123456789."}])
     plain = engine.session("s").recall("Where do deploys go?", across=True)
     framed = engine.session("s").recall(f"[WeChat 张三 id:123456789 {STAMP}] Where do deploys go?", across=True)
@@ -76,7 +76,7 @@ def test_a_question_is_asked_without_its_envelope(engine: Engine) -> None:
 
 
 def test_a_search_for_an_envelope_alone_is_taken_as_it_is(engine: Engine) -> None:
-    """Who looks for a placeholder gets an answer, not an error."""
+    """A search for a placeholder gets an answer, not an error."""
     assert engine.session("s").search("<media:audio>") == []
 
 
@@ -89,7 +89,7 @@ OTHERS = ["Ports are listed in the wiki.", f"[WeChat 张三 {STAMP}] {SHORTER}",
 
 
 def make_old_store(store: Store) -> None:
-    """Archive messages with passages that have the envelopes; of the last message nothing was indexed."""
+    """Archive messages with passages that have the envelopes; the last message is not indexed."""
     rows: list[MessageRow] = []
     for text in [*SAID, *OTHERS, "The audit is in June."]:
         message = Message(role="user", parts=(Text(text=text),), timestamp=len(rows))
@@ -100,7 +100,7 @@ def make_old_store(store: Store) -> None:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def old_home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The folder or address of a memory of an earlier version, all of it embedded."""
+    """Return the folder or address of a memory of an earlier version, with vectors of all of it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("HOLDFAST_EMBEDDING__PROVIDER", "hash")
@@ -130,7 +130,7 @@ def run_reindex(home: str) -> dict[str, Any]:
 
 @pytest.mark.variants(first=True)
 def test_reindex_removes_the_envelopes_of_an_old_store(old_home: str, tmp_path: Path) -> None:
-    """Afterwards each message has the passages that it would have if it were archived now."""
+    """Afterwards each message has the passages that it would get if it were archived now."""
     settings = Settings(embedding=Embedding(provider="hash"), recall=UNHURRIED)
     with Memory.open(tmp_path / "new", settings=settings) as new:
         new.ingest([row.message for row in read_all(old_home)], scope=SCOPE)
@@ -172,7 +172,7 @@ def test_reindex_again_changes_nothing(old_home: str) -> None:
 
 @pytest.mark.variants(first=True)
 def test_what_reindex_cut_again_can_be_forgotten(old_home: str) -> None:
-    """With all of its passages, those that are no longer used too."""
+    """All of its passages are removed, including those that are no longer used."""
     run_reindex(old_home)
     with open_home(old_home) as memory:
         numbers = [row.id for row in memory.store.read_messages(Select(scope=SCOPE))]

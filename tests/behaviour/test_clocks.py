@@ -42,13 +42,13 @@ TIMED = msgspec.structs.replace(
 
 
 def make_message(role: Any, text: str, time: int | None) -> Message:
-    """A message of a moment."""
+    """Return a message with a time."""
     return Message(role=role, parts=(Text(text=text),), timestamp=time)
 
 
 @pytest.mark.parametrize("settings", [PLAIN, TIMED], ids=["plain", "by time"])
 def test_an_engine_takes_any_clock(tmp_path: Path, settings: Settings) -> None:
-    """Whatever the times of messages and the clock say, every turn is archived, cut and answered without a warning."""
+    """With any times of messages and any clock, every turn is archived, cut and answered without a warning."""
     chance = random.Random(7)  # noqa: S311 - any will do
     conversation = [make_message("user", "The staging database listens on port 6543. 预发布端口是 7001。", None)]
     with Engine.open(tmp_path, settings=settings, background=False) as engine:
@@ -71,7 +71,7 @@ def test_an_engine_takes_any_clock(tmp_path: Path, settings: Settings) -> None:
 
 
 def test_commands_show_what_has_no_date(tmp_path: Path) -> None:
-    """Messages and facts of any time are searched, printed and exported; a moment that is no date is left out."""
+    """Messages and facts of any time are searched, printed and exported; a time that is not a date is left out."""
     with Engine.open(tmp_path, settings=PLAIN, background=False) as engine:
         for time in CLOCKS:
             engine.session("s").append([make_message("user", f"The port was {abs(time) % 9973} then.", time)])
@@ -98,7 +98,7 @@ def test_commands_show_what_has_no_date(tmp_path: Path) -> None:
 @pytest.mark.variants
 @pytest.mark.parametrize("time", CLOCKS)
 def test_an_agent_takes_any_clock(tmp_path: Path, time: int) -> None:
-    """A conversation in the terminal is kept, ended and begun again whatever the machine's clock says."""
+    """A conversation in the terminal is kept, ended and begun again with any clock."""
     settings = change_agent(BASE, session=SessionSettings(memory_file=True), timezone="Asia/Tokyo")
     fixture = AgentFixture(tmp_path, settings=settings, now=time)
     agent = fixture.agent(talker(lambda _: "Noted."))

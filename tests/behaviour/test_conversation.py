@@ -1,4 +1,4 @@
-"""What is remembered of a session between two requests, and what other processes do to it meanwhile."""
+"""The state of a session between two requests, and what other processes do to the session meanwhile."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ HOUR = 3_600_000
 
 
 def open_engine(path: Path, settings: Settings = QUIET) -> Engine:
-    """An engine without a thread."""
+    """Open an engine without a thread."""
     return Engine.open(path, settings=settings, background=False)
 
 
 def make_conversation(turns: int) -> list[Message]:
-    """A conversation of about 300 tokens a turn."""
+    """Return a conversation of about 300 tokens a turn."""
     messages = [system(), user("The staging database listens on port 6543."), reply("Noted.")]
     for turn in range(turns):
         messages += [user(f"Step {turn}. " + f"detail{turn} " * 40), reply("Done. " + f"change{turn} " * 40)]
@@ -40,13 +40,13 @@ def make_conversation(turns: int) -> list[Message]:
 
 
 def summaries(engine: Engine, messages: list[Message]) -> int:
-    """How many summaries the next window holds."""
+    """Count the summaries in the next window."""
     return [item.kind for item in engine.session("s").assemble(messages, limit=LIMIT).items].count("summary")
 
 
 class TestTwoProcesses:
     def test_an_edit_in_between_is_not_passed_over(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What another process records while a window is made holds for that window already."""
+        """An edit that another process records while a window is made applies to that window."""
         recall = Memory.recall
         with open_engine(tmp_path) as engine, open_engine(tmp_path) as other:
             messages = make_conversation(60)
@@ -66,7 +66,7 @@ class TestTwoProcesses:
             assert summaries(engine, [*messages, reply("6543"), user("Thanks!")]) == 1
 
     def test_a_summary_never_hides_another_one(self, tmp_path: Path) -> None:
-        """Of two compactions at once the later one gives way: it knows less than what the other took out."""
+        """If two compactions run at once, the later one is dropped: it does not know what the other removed."""
         with open_engine(tmp_path) as engine, open_engine(tmp_path) as other:
             messages = make_conversation(30)
             longer = [*messages, *make_conversation(15)[1:]]
@@ -83,7 +83,7 @@ class TestTwoProcesses:
 
 class TestGoingBack:
     def test_a_summary_of_what_was_taken_back_is_not_shown(self, tmp_path: Path) -> None:
-        """A client that goes back to before a compaction gets its own words, not the summary of what it left."""
+        """A client that goes back to before a compaction gets its own messages, not the summary."""
         with open_engine(tmp_path) as engine:
             messages = make_conversation(30)
             engine.session("s").compact(messages, limit=LIMIT)
@@ -94,7 +94,7 @@ class TestGoingBack:
             assert summaries(engine, [*messages, user("Go on.")]) == 1
 
     def test_a_client_that_drops_old_messages_itself_keeps_it(self, tmp_path: Path) -> None:
-        """What stayed at the time of the summary is still sent: so it stands for what is missing."""
+        """The messages that were kept with the summary are still sent, so the summary still stands for those before."""
         with open_engine(tmp_path) as engine:
             messages = make_conversation(30)
             engine.session("s").compact(messages, limit=LIMIT)
@@ -104,7 +104,7 @@ class TestGoingBack:
 
 class TestPinning:
     def test_a_result_comes_back_with_its_call(self, tmp_path: Path) -> None:
-        """What was pinned is sent, not only held: a result without its call would be dropped."""
+        """A pinned result is sent with its call: alone it would be dropped."""
         messages = [
             system(),
             user("Look."),
@@ -138,7 +138,7 @@ class TestUndoing:
 
 
 def test_a_cut_without_any_room_is_sticky_in_another_process(tmp_path: Path) -> None:
-    """Where tools leave no room at all, what was trimmed still stays out: not every request is a cut."""
+    """If tools leave no room at all, trimmed messages still stay out: not every request is a cut."""
     said, cuts = [system()], 0
     for turn in range(20):
         said.append(user(f"question {turn} about " + "several words " * 2))
@@ -150,7 +150,7 @@ def test_a_cut_without_any_room_is_sticky_in_another_process(tmp_path: Path) -> 
 
 
 def test_a_cold_cache_is_known_after_a_restart(tmp_path: Path) -> None:
-    """With `cache-ttl`, what the last request of another process was made long ago is pruned."""
+    """With `cache-ttl`, the time of the last request of another process decides whether results are pruned."""
     cold = Settings(embedding=Embedding(provider="none"), pruning=Pruning(mode="cache-ttl", ttl=timedelta(hours=1)))
     messages = [system(), user("go")]
     for turn in range(12):
@@ -169,7 +169,7 @@ def test_a_cold_cache_is_known_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_without_memory_the_tokens_are_still_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request that passes unchanged is counted, so that what follows from its size is right."""
+    """A request that passes unchanged is counted, so that decisions by its size are right."""
 
     def full(*_: object) -> list[int]:
         raise StorageError("the disk is full", path=tmp_path)

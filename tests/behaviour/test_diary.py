@@ -1,4 +1,4 @@
-"""A person writes notes into one session after another, and asks for few of them."""
+"""A person writes notes into one session after another, and asks about few of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def open_engine(folder: Path) -> Engine:
 
 @pytest.fixture(scope="module")
 def diary_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a memory with the notes, each several times in other words around it."""
+    """Return the folder of a memory with the notes, each repeated with other words around it."""
     folder = tmp_path_factory.mktemp("diary")
     with open_engine(folder) as opened:
         diary = opened.session("diary", project="station")
@@ -71,7 +71,7 @@ def test_a_corrected_value_is_marked_though_it_was_said_in_one_word_more(engine:
 
 
 def test_the_same_question_asked_before_is_not_quoted(engine: Engine) -> None:
-    """It takes the room of the answer."""
+    """It would take the room of the answer."""
     question = "Who is the landlord of the workshop?"
     for number in range(3):
         engine.session(f"earlier-{number}", project="station").append([user(question), reply("I do not know.")])
@@ -82,7 +82,7 @@ def test_the_same_question_asked_before_is_not_quoted(engine: Engine) -> None:
 
 
 def test_notes_seldom_cost_the_prefix_and_a_question_may(engine: Engine) -> None:
-    """A statement that matches a little is not worth that the provider reads the whole window again."""
+    """A weak match is not worth making the provider read the whole window again."""
     session = engine.session("next", project="station")
     history: list[Message] = []
     cuts = 0
@@ -100,7 +100,7 @@ def test_notes_seldom_cost_the_prefix_and_a_question_may(engine: Engine) -> None
 
 @pytest.mark.nightly
 def test_notes_that_match_well_do_not_cost_the_prefix_either(engine: Engine) -> None:
-    """What is noted again matches well, and asks for nothing."""
+    """A repeated note matches well, and asks nothing."""
     session = engine.session("next", project="station")
     history: list[Message] = []
     removed = 0
@@ -113,7 +113,7 @@ def test_notes_that_match_well_do_not_cost_the_prefix_either(engine: Engine) -> 
 
 
 def test_a_note_gets_a_smaller_block_than_a_question(engine: Engine) -> None:
-    """It refers to what is known, and asks for nothing."""
+    """It refers to something known, and asks nothing."""
     session = engine.session("new", project="station")
     stated = session.recall("The launch of the boat went well, and the sea was calm in the bay.")
     asked = session.recall("Did the launch of the boat go well, and was the sea calm in the bay?")

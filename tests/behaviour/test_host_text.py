@@ -58,7 +58,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 @pytest.mark.variants
 @pytest.mark.parametrize("host", HOSTS)
 def test_every_question_recalls_its_fact_and_no_text_of_the_host(engine: Engine, host: str) -> None:
-    """As if the question had been asked alone."""
+    """The result is the same as for the question alone."""
     for number, (question, (_, answer)) in enumerate(FACTS.items()):
         format_, messages = read_request(host, question)
         session = engine.session(f"{host}-{number}")
@@ -72,7 +72,7 @@ def test_every_question_recalls_its_fact_and_no_text_of_the_host(engine: Engine,
 @pytest.mark.variants
 @pytest.mark.parametrize("host", HOSTS)
 def test_text_of_a_host_is_archived_and_nothing_else(tmp_path: Path, host: str) -> None:
-    """It can be read with its message; no search finds it, no fact is made of it, and it is no title."""
+    """It can be read with its message, but no search finds it, and it becomes no fact and no title."""
     with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
         format_, messages = read_request(host, "Which port?")
         session = engine.session("s")

@@ -1,4 +1,4 @@
-"""What a running engine keeps of its sessions between two requests: it has a bound, and nothing is lost by it."""
+"""A running engine keeps sessions between two requests within a bound in bytes, and loses nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMIT = 4_000_000
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_collection() -> Iterator[None]:
-    """Let the garbage collector look only at what these tests make."""
+    """Limit the garbage collector to objects that these tests make."""
     gc.collect()
     gc.freeze()
     yield
@@ -33,14 +33,14 @@ def quick_collection() -> Iterator[None]:
 
 
 def make_settings(max_bytes: int) -> Settings:
-    """Make settings that keep sessions of this size together."""
+    """Return settings with this bound for all kept sessions together."""
     limits = ServerSettings(max_session_bytes=max_bytes)
     patient = Archive(timeout_seconds=600)  # a session whose call is given up is kept until that call returns
     return Settings(archive=patient, embedding=Embedding(provider="none"), server=limits)
 
 
 def conversation(name: str, *, turns: int, chars: int) -> list[dict[str, Any]]:
-    """Make the messages of a conversation; each is a string of its own."""
+    """Return the messages of a conversation, with separate strings."""
     filling = random.Random(name).choices("abcdefgh ", k=chars)  # noqa: S311 - for tests
     history: list[dict[str, Any]] = []
     for turn in range(turns):
@@ -50,7 +50,7 @@ def conversation(name: str, *, turns: int, chars: int) -> list[dict[str, Any]]:
 
 
 def test_sessions_that_are_kept_have_a_bound_in_bytes(tmp_path: Path) -> None:
-    """Those that were used longest ago are dropped first, and the last one stays."""
+    """The sessions that were used longest ago are dropped first, and the last one stays."""
     with Engine.open(tmp_path, settings=make_settings(40 * KB), background=False) as engine:
         states = []
         for number in range(12):
@@ -65,7 +65,7 @@ def test_sessions_that_are_kept_have_a_bound_in_bytes(tmp_path: Path) -> None:
 
 
 def test_one_session_that_is_larger_than_the_bound_is_kept_until_the_next(tmp_path: Path) -> None:
-    """Else every request of it would read its history again."""
+    """Otherwise every request of it would read its history again."""
     with Engine.open(tmp_path, settings=make_settings(20 * KB), background=False) as engine:
         engine.session("large").assemble(conversation("large", turns=2, chars=20 * KB), limit=LIMIT)
         state = weakref.ref(engine.session("large"))
@@ -77,7 +77,7 @@ def test_one_session_that_is_larger_than_the_bound_is_kept_until_the_next(tmp_pa
 
 
 def test_a_session_in_use_is_not_dropped(tmp_path: Path) -> None:
-    """Its user continues with the same object, and so does everyone who asks for it."""
+    """Its user continues with the same object, and others get it too."""
     with Engine.open(tmp_path, settings=make_settings(20 * KB), background=False) as engine:
         used = engine.session("used")
         used.assemble(conversation("used", turns=2, chars=10 * KB), limit=LIMIT)
@@ -87,7 +87,7 @@ def test_a_session_in_use_is_not_dropped(tmp_path: Path) -> None:
 
 
 def test_a_session_that_was_dropped_continues_as_before(tmp_path: Path) -> None:
-    """The same windows, each message archived once, the same edits and turns."""
+    """It has the same windows, edits and turns, and each message is archived once."""
 
     def run(folder: Path, max_bytes: int) -> tuple[list[str], list[tuple[str, str]], int]:
         windows = []
@@ -112,7 +112,7 @@ def test_a_session_that_was_dropped_continues_as_before(tmp_path: Path) -> None:
     "kind", ["tools", "pictures", *(pytest.param(kind, marks=pytest.mark.nightly) for kind in ("small", "long", "cjk"))]
 )
 def test_the_estimate_is_near_what_a_session_takes(tmp_path: Path, kind: str) -> None:
-    """By less than a factor of two, for many small messages and for a few large ones."""
+    """It is within a factor of two, for many small messages and for a few large ones."""
     messages: list[dict[str, Any]] = []
     for number in range(25):
         letters = random.Random(number).choices("abcdefgh 港口", k=2_000)  # noqa: S311 - for tests

@@ -1,4 +1,4 @@
-"""Learning follows what leaves the window: when messages are read for facts, by whom, and what failures do to it."""
+"""Facts are read from messages that leave the window: when, by which model, and what failures change."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def open_engine(
     recalls: bool = False,
     **knowledge: Any,
 ) -> Engine:
-    """Open an engine without a thread of its own, so that the test decides when work is done."""
+    """Open an engine without a background thread, so that the test decides when work is done."""
     settings = Settings(
         embedding=Embedding(provider="none"),
         knowledge=Knowledge(**knowledge),
@@ -98,24 +98,24 @@ def state_decision(session: Session, text: str, *, history: Sequence[Message] = 
 
 
 def archive(session: Session, turns: range) -> None:
-    """Archive a conversation at once: for what is read of it, it does not matter how it came."""
+    """Archive a conversation at once. How messages arrive does not matter for learning."""
     session.append([message for number in turns for message in make_turn(number)])
 
 
 def count_facts(session: Session) -> Counter[str]:
-    """Count the facts that were ever stored, by their words."""
+    """Count all stored facts, by their words."""
     rows = session._memory.store.read_facts(Select(scope=session.scope, across=True))
     return Counter(row.content for row in rows)
 
 
 def expect(turns: range) -> Counter[str]:
-    """Return what has to be known after some turns, once each."""
+    """Return the facts that must be known after some turns, once each."""
     return Counter(state(number).rstrip(".。") for number in turns)
 
 
 class TestWhatLeavesTheWindow:
     def test_a_long_chat_in_a_small_window_leaves_every_fact_once(self, tmp_path: Path) -> None:
-        """Nothing was ever compacted: trimming alone makes messages leave, and they are read in few calls."""
+        """Nothing was compacted: trimming alone removes messages, and they are read in few calls."""
         clock = Clock()
         model = depot_model()
         with open_engine(tmp_path, model, clock) as engine:
@@ -132,7 +132,7 @@ class TestWhatLeavesTheWindow:
             assert count_facts(session) == expect(range(28))
 
     def test_a_message_alone_is_not_worth_a_call(self, tmp_path: Path) -> None:
-        """What has left is read together, once it is a batch."""
+        """Messages that left are read together, once they fill a batch."""
         model = depot_model()
         with open_engine(tmp_path, model, Clock()) as engine:
             session = engine.session("s")
@@ -142,7 +142,7 @@ class TestWhatLeavesTheWindow:
             assert count_extractions(model) <= 2
 
     def test_rules_read_what_leaves_at_once(self, tmp_path: Path) -> None:
-        """They make no calls. A decision that was corrected is no longer one that holds, in the next overview."""
+        """They make no calls. A decision that was corrected does not hold in the next overview."""
         with open_engine(tmp_path, None, Clock()) as engine:
             session = engine.session("s")
             messages = state_decision(session, "Decision: gold customers get an answer within 4 hours.")
@@ -184,7 +184,7 @@ def session_history(session: Session) -> list[Message]:
 
 class TestTheEnd:
     def test_an_idle_session_is_read_to_its_end(self, tmp_path: Path) -> None:
-        """Not while it is in use, and not twice."""
+        """It is not read while it is in use, and not twice."""
         clock = Clock()
         model = depot_model()
         with open_engine(tmp_path, model, clock) as engine:
@@ -208,7 +208,7 @@ class TestTheEnd:
             assert engine._memory.store.waiting(OPEN, limit=9) == []
 
     def test_what_a_closed_engine_leaves_is_read_by_the_next_one(self, tmp_path: Path) -> None:
-        """Without waiting until the session is idle, and also after a process that was killed."""
+        """It does not wait until the session is idle, even after a process was killed."""
         clock = Clock()
         with open_engine(tmp_path, depot_model(), clock) as engine:
             talk(engine.session("s"), range(3))
@@ -242,7 +242,7 @@ class TestTheEnd:
             assert count_facts(engine.session("s")) == expect(range(3))
 
     def test_without_extraction_nothing_is_queued(self, tmp_path: Path) -> None:
-        """The switch holds for every reason to learn."""
+        """The switch applies to every reason to learn."""
         clock = Clock()
         with open_engine(tmp_path, depot_model(), clock, extraction=False) as engine:
             talk(engine.session("s"), range(16), limit=10_000)
@@ -253,7 +253,7 @@ class TestTheEnd:
             assert engine._memory.store.waiting(EXTRACT, limit=9) == []
 
     def test_imported_messages_wait_until_somebody_asks(self, tmp_path: Path) -> None:
-        """No one has made a request of such a session."""
+        """Nobody has made a request of such a session."""
         clock = Clock()
         model = depot_model()
         with open_engine(tmp_path, model, clock) as engine:
@@ -268,7 +268,7 @@ class TestTheEnd:
 
 class TestFailures:
     def test_six_hours_without_a_model_lose_nothing(self, tmp_path: Path) -> None:
-        """It is asked a few times, the user gets a notice once, and all is read when it is back."""
+        """The model is called a few times, the user gets one notice, and all is read when it is back."""
         clock = Clock()
         is_down = True
 
@@ -300,7 +300,7 @@ class TestFailures:
             assert engine.stats().learning.problems == ()
 
     def test_a_model_that_is_back_reads_before_the_pause_of_others_ends(self, tmp_path: Path) -> None:
-        """A request that is refused for its content holds up its own session alone."""
+        """A request that is refused for its content holds up only its own session."""
         clock = Clock()
 
         def answer(prompt: Prompt) -> Answer:
@@ -320,7 +320,7 @@ class TestFailures:
             assert count_facts(other) == expect(range(2, 3))
 
     def test_answers_that_cannot_be_used_end_with_the_rules(self, tmp_path: Path) -> None:
-        """Each try reads less; only what cannot be read at all is left to the rules, and the report says so."""
+        """Each try reads less; only what cannot be read at all is left to the rules, and reported."""
         clock = Clock()
 
         def answer(prompt: Prompt) -> Answer:
@@ -349,7 +349,7 @@ class TestFailures:
 
 class TestBudget:
     def test_no_more_calls_an_hour_than_allowed(self, tmp_path: Path) -> None:
-        """What is left waits, is reported, and is read in the next hours."""
+        """The rest waits, is reported, and is read in the next hours."""
         clock = Clock()
         clock.now -= clock.now % HOUR
         model = depot_model()
@@ -373,7 +373,7 @@ class TestBudget:
             assert expect(range(40)) - count_facts(session) == Counter()
 
     def test_a_limit_is_reported_although_the_model_failed_too(self, tmp_path: Path) -> None:
-        """The only call of the hour gave nothing that can be used, so the model also pauses."""
+        """The only call of the hour gave no usable answer, so the model also pauses."""
         with open_engine(tmp_path, lambda _: "not JSON", Clock(), max_calls_per_hour=1) as engine:
             session = engine.session("s")
             archive(session, range(2))
@@ -384,7 +384,7 @@ class TestBudget:
         assert any("max_calls_per_hour = 1" in warning for warning in report.warnings)
 
     def test_no_more_tokens_a_day_than_allowed(self, tmp_path: Path) -> None:
-        """By what the provider reports; a batch is never larger than a third of it."""
+        """The tokens are those that the provider reports; a batch is never larger than a third of them."""
         clock = Clock()
         model = depot_model()
         with open_engine(tmp_path, model, clock, max_tokens_per_day=30_000) as engine:
@@ -401,7 +401,7 @@ class TestBudget:
             assert spent.tokens > 40_000
 
     def test_zero_is_no_limit(self, tmp_path: Path) -> None:
-        """Both limits can be lifted."""
+        """Both limits can be turned off."""
         model = depot_model()
         with open_engine(tmp_path, model, Clock(), max_tokens_per_day=0, max_calls_per_hour=0) as engine:
             session = engine.session("s")
@@ -413,7 +413,7 @@ class TestBudget:
 
 class TestWhoReads:
     def test_text_of_a_host_waits_for_the_model_of_hosts(self, tmp_path: Path) -> None:
-        """An engine of `holdfast chat` over the same memory has a model, which gets none of it."""
+        """An engine of `holdfast chat` over the same memory has a model, which does not get this text."""
         clock = Clock()
         own, allowed = depot_model(), depot_model(name="scripted/hosts")
         host = Engine(
@@ -445,7 +445,7 @@ class TestWhoReads:
         host.close()
 
     def test_a_process_without_a_model_leaves_the_work_to_one_that_has(self, tmp_path: Path) -> None:
-        """Rules would find less, and it would count as read."""
+        """The rules would find less, and the messages would count as read."""
         clock = Clock()
         with open_engine(tmp_path, depot_model(), clock) as engine:
             talk(engine.session("s"), range(3))
@@ -470,7 +470,7 @@ class TestWhoReads:
             assert other.prompts == []
 
     def test_a_job_of_an_earlier_version_is_read_by_rule(self, tmp_path: Path) -> None:
-        """It names messages, and not the model that may read them."""
+        """It names messages, but not the model that may read them."""
         clock = Clock()
         model = depot_model()
         with open_engine(tmp_path, model, clock) as engine:
@@ -485,7 +485,7 @@ class TestWhoReads:
 
 
 def work_in_process(folder: Path, reports: Connection) -> None:
-    """Do all work in a process of its own."""
+    """Do all work in a separate process."""
     with open_engine(folder, depot_model(), Clock()) as engine:
         engine.work()
         reports.send("done")
@@ -509,7 +509,7 @@ class TestSeveralProcesses:
             assert count_facts(one.session("s0")) == expect(range(24))
 
     def test_two_processes_read_everything_once(self, tmp_path: Path) -> None:
-        """Real ones, which begin at the same time."""
+        """They are real processes that begin at the same time."""
         with open_engine(tmp_path, depot_model(), Clock()) as engine:
             for name in ("a", "b"):
                 first = 30 * (name == "b")
@@ -526,7 +526,7 @@ class TestSeveralProcesses:
             assert engine._memory.store.waiting(EXTRACT, limit=9) == []
 
     def test_a_batch_that_another_process_has_stored_is_dropped(self, tmp_path: Path) -> None:
-        """Even if both have asked their models for it."""
+        """This holds even if both have called their models for it."""
         clock = Clock()
         with open_engine(tmp_path, depot_model(), clock) as other:
 
@@ -545,7 +545,7 @@ class TestSeveralProcesses:
 
 class TestForgottenAndRecalled:
     def test_forgotten_messages_are_never_read(self, tmp_path: Path) -> None:
-        """Neither before the work begins, nor while a model reads them."""
+        """They are not read before the work begins, nor stored if they are forgotten while a model reads them."""
         clock = Clock()
         seen: list[str] = []
         with open_engine(tmp_path, None, clock) as other:
@@ -569,7 +569,7 @@ class TestForgottenAndRecalled:
         assert found == expect(range(6)) - Counter([state(2).rstrip("."), state(3).rstrip("。")])
 
     def test_a_forgotten_session_leaves_no_work(self, tmp_path: Path) -> None:
-        """Its jobs and marks go with it."""
+        """Its jobs and marks are removed with it."""
         clock = Clock()
         model = depot_model()
         with open_engine(tmp_path, model, clock) as engine:
@@ -603,7 +603,7 @@ class TestForgottenAndRecalled:
 class TestSmallBudgets:
     @pytest.mark.parametrize("tokens", [4_000, 5_000])
     def test_a_small_budget_reads_something_every_day(self, tmp_path: Path, tokens: int) -> None:
-        """The calls are made small enough for it."""
+        """Calls are made small enough for it."""
         clock = Clock()
         model = depot_model()
         with open_engine(tmp_path, model, clock, max_tokens_per_day=tokens) as engine:
@@ -619,7 +619,7 @@ class TestSmallBudgets:
             assert count_facts(session) == expect(range(12))
 
     def test_a_budget_below_one_call_is_said_plainly(self, tmp_path: Path) -> None:
-        """In the report and in the statistics, with what to do about it."""
+        """The report and the statistics say so, and how to fix it."""
         clock = Clock()
         model = depot_model()
         with open_engine(tmp_path, model, clock, max_tokens_per_day=1_000) as engine:
@@ -634,7 +634,7 @@ class TestSmallBudgets:
             assert model.prompts == []
 
     def test_what_stops_a_call_is_what_the_statistics_say(self, tmp_path: Path) -> None:
-        """If no call was made although work waits, there is a reason; and none if one was."""
+        """If no call was made although work waits, there is a reason; otherwise there is none."""
         clock = Clock()
         model = depot_model()
         with open_engine(tmp_path, model, clock, max_tokens_per_day=9_000) as engine:
@@ -666,7 +666,7 @@ class TestSmallBudgets:
             assert not any("fact extraction" in warning for warning in report.warnings)
 
     def test_each_request_is_counted(self, tmp_path: Path) -> None:
-        """A model that fails is not asked again behind the back of the limit."""
+        """A model that fails is not called again without being counted."""
         clock = Clock()
         inner = depot_model(lambda _: ModelBusyError("overloaded"))
         other = depot_model(lambda _: ModelBusyError("overloaded"), name="other")
@@ -688,7 +688,7 @@ class TestSmallBudgets:
 
 class TestNonsense:
     def test_a_model_that_answers_nonsense_costs_few_calls_and_reads_all_once_repaired(self, tmp_path: Path) -> None:
-        """It counts as one that fails: it is asked less and less often, and nothing is given up."""
+        """It counts as a failing model: it is called less and less often, and nothing is lost."""
         clock = Clock()
         is_broken = True
 
@@ -714,7 +714,7 @@ class TestNonsense:
             assert engine.stats().learning.problems == ()
 
     def test_failures_are_counted_until_an_answer_can_be_used(self, tmp_path: Path) -> None:
-        """A session with nothing to ask about is no success."""
+        """A session with nothing to ask about is not a success."""
         clock = Clock()
         model = depot_model(lambda _: ModelBusyError("overloaded"))
         with open_engine(tmp_path, model, clock) as engine:
@@ -734,7 +734,7 @@ class TestNonsense:
 
 class TestAModelThatIsAddedLater:
     def test_it_reads_what_an_engine_without_one_left(self, tmp_path: Path) -> None:
-        """Whether the session was only marked, or its messages were queued already."""
+        """The session may only be marked, or its messages may be queued already."""
         clock = Clock()
         with open_engine(tmp_path, None, clock) as engine:
             engine.session("marked").append(make_turn(1))
@@ -745,7 +745,7 @@ class TestAModelThatIsAddedLater:
             assert count_facts(engine.session("marked")) == expect(range(1, 3))
 
     def test_it_does_not_read_sessions_of_hosts_without_consent(self, tmp_path: Path) -> None:
-        """The user was not asked for these."""
+        """The user was not asked about these."""
         clock = Clock()
         with open_engine(tmp_path, None, clock, hosts=True) as engine:
             engine.session("h").append(make_turn(1))
@@ -769,7 +769,7 @@ class TestWhatTheStatisticsSay:
             assert "waits for a model, with 1 session to read: set knowledge.model" in problem
 
     def test_a_session_that_was_read_is_not_in_use(self, tmp_path: Path) -> None:
-        """Whoever has read it; and one that was left long ago waits."""
+        """It does not matter who read it; a session that was left long ago is waiting."""
         clock = Clock()
         with open_engine(tmp_path, depot_model(), clock) as engine:
             session = engine.session("s")

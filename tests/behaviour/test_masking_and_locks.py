@@ -1,4 +1,4 @@
-"""Messages are masked before their session is locked: a search of hostile text does not keep others waiting."""
+"""Messages are masked before their session is locked, so that searching hostile text does not keep others waiting."""
 
 import sys
 import threading
@@ -23,14 +23,14 @@ QUIET = Settings(embedding=Embedding(provider="none"))
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:
-    """A session of a new memory."""
+    """Open a session of a new memory."""
     with Engine.open(tmp_path, settings=QUIET, background=False) as engine:
         yield engine.session("s")
 
 
 @contextmanager
 def searches(session: Session) -> Iterator[list[bool]]:
-    """Collect for each search of the hostile text whether the session was locked, in this and in new threads."""
+    """Record for each search of the hostile text whether the session was locked, in this and in new threads."""
     locked: list[bool] = []
     lock: Any = session._lock
 
@@ -58,7 +58,7 @@ def searches(session: Session) -> Iterator[list[bool]]:
 
 
 def test_a_reply_is_masked_before_its_session_is_locked(session: Session) -> None:
-    """`append` searches the text, and holds the lock at none of the searches."""
+    """`append` searches the text, and holds the lock during none of the searches."""
     with searches(session) as locked:
         session.append([user(f"{HOSTILE} {SECRET}"), reply("Noted.")])
     assert locked
@@ -67,7 +67,7 @@ def test_a_reply_is_masked_before_its_session_is_locked(session: Session) -> Non
 
 
 def test_the_new_messages_of_a_request_are_masked_before_its_session_is_locked(session: Session) -> None:
-    """`assemble` searches what is new, once, and holds the lock at none of the searches."""
+    """`assemble` searches new messages once, and holds the lock during none of the searches."""
     conversation = [user("Hello."), reply("Hi.")]
     session.assemble(conversation, limit=40_000)
     with searches(session) as locked:

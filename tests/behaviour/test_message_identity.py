@@ -32,18 +32,18 @@ Opener = Callable[[Path], Engine]
 
 
 def open_file(folder: Path) -> Engine:
-    """Open the memory in a folder, without a thread of its own."""
+    """Open the memory in a folder, without a background thread."""
     return Engine.open(folder, settings=QUIET, background=False)
 
 
 def open_server(folder: Path) -> Engine:
-    """Open a memory on a PostgreSQL server that stands for a folder."""
+    """Open a memory on a PostgreSQL server in place of a folder."""
     return Engine(Memory(store=postgres_server.open_postgres(folder), settings=QUIET))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def opener(request: pytest.FixtureRequest) -> Opener:
-    """Return a function that opens the memory of a folder; twice in a row it is the same memory."""
+    """Return a function that opens the memory of a folder; each call opens the same memory."""
     return {"sqlite": open_file, "postgres": open_server}[request.param]
 
 
@@ -72,7 +72,7 @@ def find(engine: Engine, text: str) -> MessageRow:
 
 
 class TestForgotten:
-    """What follows a forgotten message is the same message as before."""
+    """A message after a forgotten one is the same message as before."""
 
     @pytest.mark.variants
     @pytest.mark.parametrize("place", range(6))
@@ -128,7 +128,7 @@ class TestForgotten:
             assert archived(engine) == texts([messages[0], messages[1], messages[3]]) + Counter(["Next."])
 
     def test_the_system_prompt_is_no_message_of_the_conversation(self, tmp_path: Path) -> None:
-        """A new system prompt is the newest row; the reply still follows the question."""
+        """A new system prompt is the newest row, but the reply still follows the question."""
         messages = conversation(2)
         with open_file(tmp_path) as engine:
             engine.session("s").assemble([{"role": "system", "content": "Monday."}, *messages[:3]], limit=LIMIT)
@@ -140,7 +140,7 @@ class TestForgotten:
 
 
 class TestOverlappingRequests:
-    """Two requests of one session are under way at once."""
+    """Two requests of one session are open at once."""
 
     def test_a_history_comes_before_the_reply_in_it(self, tmp_path: Path, opener: Opener) -> None:
         """The client sends a reply back before `append` gets it."""
@@ -174,7 +174,7 @@ class TestOverlappingRequests:
             assert archived(engine) == texts([*messages, *questions, *replies, more, more])
 
     def test_threads_go_through_one_conversation(self, tmp_path: Path) -> None:
-        """Threads send the same turns, each in its own time."""
+        """Threads send the same turns, each at its own pace."""
         messages = conversation(12)
 
         def work(engine: Engine) -> None:
@@ -238,7 +238,7 @@ class TestTruncatedHistories:
 
 
 class TestAppendedMessages:
-    """Messages in the words of the newest one, from an engine that has not written that one."""
+    """Messages with the words of the newest one, from an engine that has not written that one."""
 
     def test_without_a_place_they_count_as_a_repetition(self, tmp_path: Path, opener: Opener) -> None:
         done = {"role": "assistant", "content": "Done."}
@@ -264,12 +264,12 @@ class TestAppendedMessages:
 
 
 class TestIdenticalMessages:
-    """A history that says the same again and again costs work by its length."""
+    """The work for a history that repeats one message grows with its length."""
 
     @pytest.mark.variants(first=True)
     @pytest.mark.parametrize("dropped", [0, 1])
     def test_work_grows_with_the_length_of_a_history(self, tmp_path: Path, dropped: int) -> None:
-        """After a restart, also if the client has dropped its first message: twice the history, twice the calls."""
+        """After a restart, twice the history takes twice the calls, even without its first message."""
         counts = []
         for length in (100, 200):
             messages = [

@@ -1,4 +1,4 @@
-"""A window is never larger than the limit by the count of a real tokenizer, whatever tools print."""
+"""A window never exceeds the limit by the count of a real tokenizer, whatever tools print."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GPT = "openai/gpt-5"
 
 
 def talk_about(kind: str, *, seed: int = 5) -> list[Message]:
-    """A session in which 15 tools print 12,000 characters each of one kind of text."""
+    """Return a session in which 15 tools print 12,000 characters each of one kind of text."""
     rng = random.Random(seed)  # noqa: S311 - the same dumps every time
     conversation = [user("Look at the dumps.")]
     for number in range(15):
@@ -37,7 +37,7 @@ def talk_about(kind: str, *, seed: int = 5) -> list[Message]:
 
 
 def engine_at(path: Path, *, model: str | None = None, tokens: Tokens | None = None) -> Engine:
-    """An engine without vectors."""
+    """Open an engine without vectors."""
     settings = Settings(
         embedding=Embedding(provider="none"), model=ModelSettings(name=model), tokens=tokens or Tokens()
     )
@@ -66,7 +66,7 @@ def test_a_history_of_tool_output_fits_by_real_tokenizers(tmp_path: Path, kind: 
 
 
 def grown(engine: Engine, sizes: list[int], *, factor: float, session: str = "s") -> list[tuple[float, bool]]:
-    """Play turns for which the provider reports `factor` times the estimate; scale and whether it is calibrated."""
+    """Play turns for which the provider reports `factor` times the estimate; return its scale, and if it is known."""
     conversation = [user("Begin.")]
     seen: list[tuple[float, bool]] = []
     for size in sizes:
@@ -79,7 +79,7 @@ def grown(engine: Engine, sizes: list[int], *, factor: float, session: str = "s"
 
 
 def test_a_margin_is_kept_until_the_provider_reports(tmp_path: Path) -> None:
-    """Then the ratio of its last report counts, rounded up to 5 %, and the report says which it is."""
+    """Then the ratio of its last report is used, rounded up to 5 %, and the report says which it is."""
     with engine_at(tmp_path) as engine:
         assert grown(engine, [2_000, 100, 100], factor=1.32) == [(1.05, False), (1.35, True), (1.35, True)]
         assert grown(engine, [2_000, 100], factor=0.5, session="low") == [(1.05, False), (1.0, True)]
@@ -91,7 +91,7 @@ def test_a_margin_is_kept_until_the_provider_reports(tmp_path: Path) -> None:
 
 
 def test_a_small_request_or_zero_usage_does_not_calibrate(tmp_path: Path) -> None:
-    """What clients add to each request outweighs a short conversation."""
+    """Text that clients add to each request outweighs a short conversation."""
     with engine_at(tmp_path) as engine:
         assert grown(engine, [10, 10], factor=40.0) == [(1.05, False)] * 2
         conversation = [user("words " * 20_000)]
@@ -101,7 +101,7 @@ def test_a_small_request_or_zero_usage_does_not_calibrate(tmp_path: Path) -> Non
 
 
 def test_usage_that_comes_with_an_ingested_reply_counts(tmp_path: Path) -> None:
-    """The history that a client sends need not carry it."""
+    """The history that a client sends need not have it."""
     with engine_at(tmp_path) as engine:
         conversation = [user("words and numbers 1 2 3 " * 5_000)]
         sent = engine.session("s").assemble(conversation, limit=LIMIT).report.total_tokens
@@ -124,7 +124,7 @@ def test_usage_of_an_openai_reply_that_is_appended_counts(tmp_path: Path) -> Non
 
 
 def test_a_higher_scale_makes_a_smaller_window(tmp_path: Path) -> None:
-    """What the provider counts fits, not only what is estimated."""
+    """It fits by the provider's count, not only by the estimate."""
     with engine_at(tmp_path) as engine:
         conversation = [user("Begin.")]
         limit = LIMIT // 16

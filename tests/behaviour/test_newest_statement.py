@@ -72,7 +72,7 @@ def test_a_correction_is_recalled_and_the_old_statement_marked(
 
 
 def test_the_newest_statement_has_priority_in_a_small_block(tmp_path: Path) -> None:
-    """With room for one of them, the old value is the one that is left out."""
+    """With room for only one of them, the old value is left out."""
     first = "The retry limit of the importer is a cap at 6 attempts."
     block = ask(tmp_path, [first, "The retry limit is raised to 22 attempts."], "retry limit of the importer?", cap=140)
     assert "raised to 22" in block
@@ -151,7 +151,7 @@ def test_a_plain_correction_marks_what_it_corrects(
 
 
 def test_a_request_is_never_marked(tmp_path: Path) -> None:
-    """It states nothing that may be outdated."""
+    """It states nothing that may become outdated."""
     statements = ["Show me the last wave output.", "The last wave output is no longer written to the share."]
     lines = ask(tmp_path, statements, "What was the last wave output?").splitlines()
     assert any("Show me" in line for line in lines)
@@ -168,20 +168,20 @@ def test_everything_about_a_subject_is_marked_too(tmp_path: Path) -> None:
 
 
 def test_what_is_only_related_is_not_marked(tmp_path: Path) -> None:
-    """The same words do not make a correction, nor does the question that was asked before."""
+    """The same words do not make a correction, and neither does an earlier question."""
     first = "The canary gets 5 percent of the traffic for 40 minutes."
     statements = [first, "Tell me how long the canary gets traffic.", "The canary of the shop is drawn by Freja Lund."]
     assert MARK not in ask(tmp_path, statements, "For how many minutes does the canary get traffic?")
 
 
 def test_a_series_is_not_a_correction(tmp_path: Path) -> None:
-    """Lines that differ in their numbers stand next to each other."""
+    """Lines that differ only in their numbers are both quoted."""
     statements = [f"Migration of the ledger took {number} seconds." for number in (11, 12, 13, 14, 15, 16)]
     assert MARK not in ask(tmp_path, statements, "How many seconds did the migration of the ledger take?")
 
 
 def test_what_else_a_passage_says_does_not_take_its_room(tmp_path: Path) -> None:
-    """A later statement about another sentence of the passage answers nothing, and the answer would not fit."""
+    """A later statement about another sentence of the passage would take the room of the answer."""
     asked = "A colleague asked whether the rate limiter could cache its work in groups of {}."
     first = f"The spare load balancer sits in rack 31C at the Utrecht site. {asked.format(53581)}"
     later = [asked.format(number) for number in (21366, 48187)]
@@ -192,13 +192,13 @@ def test_what_else_a_passage_says_does_not_take_its_room(tmp_path: Path) -> None
 
 
 def test_a_pasted_log_is_not_corrected(tmp_path: Path) -> None:
-    """Lines of a log differ in their numbers, and none takes the place of another."""
+    """Lines of a log differ in their numbers, and none replaces another."""
     logs = [f"2026-03-09T03:{minute}:07Z INFO [upload-29] upload {minute} ms finished" for minute in (31, 42)]
     assert MARK not in ask(tmp_path, logs, "When was upload-29 finished?")
 
 
 def test_a_marked_block_is_removed_when_it_comes_back() -> None:
-    """The mark is a part of the signed text."""
+    """The mark is part of the signed text."""
     marks = Marks((b"key",))
     details = [
         Detail(role="user", time=1_770_733_860_000, text="The port is 8080.", session=2, superseded="wholly"),
@@ -225,7 +225,7 @@ def test_a_marked_block_is_removed_when_it_comes_back() -> None:
     ids=["English", "Chinese"],
 )
 def test_a_passage_that_a_later_fact_replaces_is_marked(tmp_path: Path, said: str, decided: str, question: str) -> None:
-    """And the fact has its day, because not every replacement is recognised."""
+    """The fact has its day, because not every replacement is recognised."""
     day = 86_400_000
     now = 1_790_000_000_000
     with Engine.open(tmp_path / "memory", clock=lambda: now, personal=True, background=False) as engine:
@@ -244,7 +244,7 @@ def test_a_passage_that_a_later_fact_replaces_is_marked(tmp_path: Path, said: st
 
 
 def ask_new(folder: Path, said: list[str], question: str) -> str:
-    """Return what a new session gets for a question about what was said in another one, and learned from it."""
+    """Return the block that a new session gets for a question about what another one said and taught."""
     with Engine.open(folder, personal=True, background=False) as engine:
         session = engine.session("s")
         for text in said:
@@ -256,7 +256,7 @@ def ask_new(folder: Path, said: list[str], question: str) -> str:
 
 
 def test_a_passage_of_a_replaced_fact_is_marked(tmp_path: Path) -> None:
-    """The store knows that another fact took its place."""
+    """The store knows that another fact replaced it."""
     lines = ask_new(tmp_path, ["MAX_RETRIES=5", "MAX_RETRIES=9"], "What is MAX_RETRIES?").splitlines()
     assert any("MAX_RETRIES=9" in line for line in lines)
     assert all(MARK in line for line in lines if "MAX_RETRIES=5" in line)

@@ -1,4 +1,4 @@
-"""A message that is larger than the window costs its own turn at most, in every wire format."""
+"""A message that is larger than the window costs at most its own turn, in every wire format."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ OVERSIZED: dict[str, list[Message]] = {
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:
-    """A session over a store of its own."""
+    """Open a session over a new store."""
     with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
         yield engine.session("s")
 
 
 def wires(conversation: Sequence[Message], format: str) -> list[dict[str, Any]]:
-    """The messages as a client sends them: each as it was added to its history."""
+    """Return the messages as a client sends them, each as it was added to its history."""
     return [dict(wire) for message in conversation for wire in providers.render([message], format)]
 
 
@@ -56,7 +56,7 @@ def test_the_turns_after_an_oversized_message_work(
     kind: str,
     has_reply: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    """The turn of the message itself is an error; the next ones go without it, and it is archived."""
+    """The turn of the message itself is an error; the next ones leave it out, and it is archived."""
     conversation = [system(), user("Hello there."), reply("Hello."), *OVERSIZED[kind]]
     with pytest.raises(WindowTooSmallError):
         session.assemble(wires(conversation, format), format=format, limit=LIMIT)
@@ -78,7 +78,7 @@ def test_the_turns_after_an_oversized_message_work(
 
 @pytest.mark.parametrize("format", sorted(FORMATS))
 def test_an_oversized_reply_yields_to_the_next_question(session: Session, format: str) -> None:
-    """It is no error at all: the reply is not what the next one answers."""
+    """This is not an error: the next reply does not answer it."""
     conversation = [system(), user("Write it."), reply(BIG), user("Is that all?")]
     window = session.assemble(wires(conversation, format), format=format, limit=LIMIT, recall=False)
     assert "Is that all?" in str(window.render()[-1])
@@ -98,7 +98,7 @@ def test_an_oversized_result_of_the_current_turn_is_shortened(session: Session, 
 
 
 def test_the_smaller_messages_stay_when_a_large_one_yields(session: Session) -> None:
-    """Only what does not fit goes, and not what came before it."""
+    """Only the message that does not fit is removed, not those before it."""
     conversation = [
         user("We deploy on Fridays."),
         reply("Noted."),
@@ -111,7 +111,7 @@ def test_the_smaller_messages_stay_when_a_large_one_yields(session: Session) -> 
 
 
 def test_a_question_that_follows_the_window_is_not_blocked(session: Session) -> None:
-    """The host sends it after the window: no message of the history is the one that is answered."""
+    """The host sends it after the window, so the reply answers no message of the history."""
     conversation = [user("We deploy on Fridays."), reply("Noted."), user(BIG)]
     window = session.assemble(conversation, limit=LIMIT, question="When do we deploy?")
     assert "We deploy on Fridays." in str(window.render())
@@ -147,7 +147,7 @@ def test_tools_that_leave_no_room_are_named(session: Session) -> None:
 
 
 def test_the_error_has_the_limit_of_the_caller(session: Session) -> None:
-    """And the room that is left of it for messages, also in words."""
+    """It also has the room that is left for messages, in words too."""
     with pytest.raises(WindowTooSmallError) as caught:
         session.assemble([user(BIG)], limit=LIMIT, reserve=2_000)
     error = caught.value

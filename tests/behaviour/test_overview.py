@@ -1,4 +1,4 @@
-"""A new session begins with an overview of its project, which stays as it is until messages leave the window."""
+"""A new session begins with an overview of its project, which stays the same until messages leave the window."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIMIT = 40_000
 
 @contextmanager
 def opened(path: Path, *, personal: bool = True, **recall: Any) -> Iterator[Engine]:
-    """An engine without vectors and without a thread."""
+    """Open an engine without vectors and without a thread."""
     settings = Settings(
         embedding=Embedding(provider="none"), recall=Recall(deadline_ms=UNHURRIED.deadline_ms, **recall)
     )
@@ -39,7 +39,7 @@ def opened(path: Path, *, personal: bool = True, **recall: Any) -> Iterator[Engi
 
 
 def talk(turns: int, *, words: int = 3) -> list[Message]:
-    """A conversation that ends with something the user says. A longer one continues a shorter one."""
+    """Return a conversation that ends with a message of the user. A longer one continues a shorter one."""
     messages = [system()]
     for turn in range(turns):
         messages += [user(f"Look at part {turn}. " + f"detail{turn} " * words), reply(f"Part {turn} is fine.")]
@@ -47,17 +47,17 @@ def talk(turns: int, *, words: int = 3) -> list[Message]:
 
 
 def kinds(window: Window) -> list[str]:
-    """What was changed for a request."""
+    """Return the kinds of the changes of a request."""
     return [change.kind for change in window.report.changes]
 
 
 def sent(window: Window) -> list[str]:
-    """The messages of a request, as the provider gets them."""
+    """Return the messages of a request as the provider gets them."""
     return [json.dumps(message, ensure_ascii=False) for message in window.render()]
 
 
 def count_overviews(window: Window) -> int:
-    """How often the window shows the title of the earlier session as a line of an overview."""
+    """Count how often the window shows the title of the earlier session as a line of an overview."""
     return sum(message.text.count("<project-overview>") for message in window.messages)
 
 
@@ -236,7 +236,7 @@ class TestQuestionAfterTheWindow:
 
     @pytest.mark.parametrize("has_earlier", [False, True])
     def test_a_session_that_was_emptied_begins_with_a_new_one(self, tmp_path: Path, *, has_earlier: bool) -> None:
-        """OpenClaw keeps the id of a session that it resets. What was said before is no longer in the window."""
+        """OpenClaw keeps the id of a session that it resets. The earlier messages are no longer in the window."""
         with opened(tmp_path) as engine:
             if has_earlier:
                 add_earlier_session(engine)
@@ -257,7 +257,7 @@ class TestQuestionAfterTheWindow:
 
 class TestOtherProcesses:
     def test_another_process_sends_the_same(self, tmp_path: Path) -> None:
-        """Also if the first one was killed: the edit is recorded before the request is sent."""
+        """This holds even if the first one was killed: the edit is recorded before the request is sent."""
         said = talk(1)
         with opened(tmp_path) as engine:
             add_earlier_session(engine)
@@ -287,7 +287,7 @@ class TestOtherProcesses:
 
 class TestForgetting:
     def test_a_forgotten_session_is_in_no_overview(self, tmp_path: Path) -> None:
-        """Neither in those of new sessions nor in those that were placed before, here or in another process."""
+        """It is in no new overview and in no earlier one, here or in another process."""
         said = talk(1)
         with opened(tmp_path) as engine, opened(tmp_path) as other:
             add_earlier_session(engine)
@@ -350,7 +350,7 @@ class NoSessions(SqliteStore):
     """A store that cannot list its sessions."""
 
     def read_sessions(self, *_: Any, **__: Any) -> list[SessionSpan]:
-        """Fail."""
+        """Raise an error."""
         raise StorageError("the disk has an error", path="here")
 
 

@@ -1,4 +1,4 @@
-"""A new session remembers what was said in others, if all of them are those of one person."""
+"""A new session recalls what was said in others if all of them belong to one person."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def recall_elsewhere(engine: Engine, **scope: str) -> str:
 
 
 def test_a_personal_memory_recalls_the_other_sessions_of_a_project(tmp_path: Path) -> None:
-    """But not those of another project."""
+    """It does not recall those of another project."""
     with Engine.open(tmp_path, settings=QUIET, background=False, personal=True) as engine:
         assert "6543" in recall_elsewhere(engine, project="shop")
         assert "6543" not in recall_elsewhere(engine, project="blog")
 
 
 def test_a_library_does_not(tmp_path: Path) -> None:
-    """Its sessions may be those of several people."""
+    """Its sessions may belong to several people."""
     with Engine.open(tmp_path, settings=QUIET, background=False) as engine:
         assert "6543" not in recall_elsewhere(engine, project="shop")
 
@@ -47,7 +47,7 @@ def test_the_setting_decides(tmp_path: Path, *, personal: bool, cross_session: b
 
 
 def test_other_callers_of_a_server_do_not(tmp_path: Path) -> None:
-    """The key of a caller may be that of a program with many users."""
+    """The key of a caller may belong to a program with many users."""
     with Engine.open(tmp_path, settings=QUIET, background=False, personal=True) as engine:
         stranger = {"project": "shop", "agent": "main@k-0123456789abcdef"}
         engine.session("first", **stranger).append([user(FACT), reply("Noted.")])

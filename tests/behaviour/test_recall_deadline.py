@@ -1,4 +1,4 @@
-"""What is recalled does not depend on how busy the machine is, and never changes what an earlier request showed."""
+"""Recall does not depend on the load of the machine, and never changes what an earlier request showed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def grow(turns: int = 30) -> list[dict[str, Any]]:
 
 
 class Timer:
-    """A clock that stands still unless it is moved."""
+    """A clock that only moves when it is told to."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -100,7 +100,7 @@ def recall_late(folder: Path, *, embedding: float = 0.0, searching: float = 0.0)
 
 class TestFallbacks:
     def test_in_time(self, tmp_path: Path) -> None:
-        """Nothing is left out, and the report says nothing."""
+        """Nothing is left out, and the report has no warning."""
         report = recall_late(tmp_path, embedding=0.4, searching=0.1).report
         assert report.recalled
         assert not any("recall" in warning for warning in report.warnings)
@@ -113,7 +113,7 @@ class TestFallbacks:
         assert any("200 ms (recall.deadline_ms): by words alone" in warning for warning in report.warnings)
 
     def test_fewer_passages_after_twice_the_deadline(self, tmp_path: Path) -> None:
-        """Only the best are examined."""
+        """Only the best are kept."""
         whole = recall_late(tmp_path / "a", searching=0.1).report
         report = recall_late(tmp_path / "b", searching=2.2).report
         assert "8841-tulip" in " ".join(hit.text for hit in report.recalled)
@@ -130,7 +130,7 @@ class TestFallbacks:
 
 class TestLoad:
     def test_waiting_does_not_count(self, tmp_path: Path) -> None:
-        """The work of a recall counts, not the time in which other programs have the processor."""
+        """Only the work of a recall counts, not the time in which other programs use the processor."""
         store = SlowStore(tmp_path / "store.db", lambda: time.sleep(1.5 * SECONDS))
         with open_engine(store, SETTINGS) as engine:
             report = assemble(engine, grow()).report
@@ -160,7 +160,7 @@ class TestPrefix:
                 ]
 
     def test_a_tool_result_gets_the_block_that_its_question_did_not(self, tmp_path: Path) -> None:
-        """What is new may be followed by a block."""
+        """A block may follow new messages."""
         store = FailingStore(tmp_path / "store.db", kinds=frozenset({"search"}), first=0, count=10**6)
         call = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
         steps: list[dict[str, Any]] = [

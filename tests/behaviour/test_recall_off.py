@@ -26,7 +26,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
 
 
 def make_conversation(engine: Engine, reason: str, *, turns: int = 20) -> list[Window]:
-    """Say a fact, then let a session grow over its window with other things; return the window of each request."""
+    """State a fact, then let a session grow beyond its window with other things; return the window of each request."""
     history: list[dict[str, Any]] = [{"role": "user", "content": FACT}, {"role": "assistant", "content": "Noted."}]
     windows: list[Window] = []
     for number in range(turns):
@@ -48,7 +48,7 @@ def changes(windows: list[Window], kind: str) -> list[str]:
     [*((reason, True) for reason in SWITCHES), *((reason, False) for reason in SWITCHES if reason != BY_CALL)],
 )
 def test_a_compaction_makes_room(tmp_path: Path, reason: str, has_model: bool) -> None:  # noqa: FBT001 - parametrised
-    """With a model its summary is in the window, with settings alone a digest; no message is trimmed."""
+    """With a model the window has its summary, with settings alone a digest; no message is trimmed."""
     settings = msgspec.structs.replace(BASE, **SWITCHES[reason])
     model = (lambda _: f"## Goal\nRead ledgers.\n\n## Facts\n{FACT}") if has_model else None
     with Engine.open(tmp_path, settings=settings, background=False, model=model) as engine:
@@ -72,7 +72,7 @@ def test_a_compaction_makes_room(tmp_path: Path, reason: str, has_model: bool) -
     ],
 )
 def test_the_oldest_are_removed_if_nothing_compacts(tmp_path: Path, reason: str, compaction: Compaction) -> None:
-    """Only once the window is full, in their order, and the report gives the reason."""
+    """This happens only once the window is full, in order, and the report gives the reason."""
     settings = msgspec.structs.replace(BASE, compaction=compaction, **SWITCHES[reason])
     with Engine.open(tmp_path, settings=settings, background=False) as engine:
         windows = make_conversation(engine, reason)
@@ -89,7 +89,7 @@ def test_the_oldest_are_removed_if_nothing_compacts(tmp_path: Path, reason: str,
 
 
 def test_with_recall_the_least_relevant_go(tmp_path: Path) -> None:
-    """The switches are what makes the difference: with recall nothing is compacted, and blocks bring messages back."""
+    """Only the switches differ: with recall nothing is compacted, and blocks bring messages back."""
     with Engine.open(tmp_path, settings=BASE, background=False) as engine:
         windows = make_conversation(engine, "")
     assert set(changes(windows, "trimmed")) == {"least to do with the question"}

@@ -37,7 +37,7 @@ def assemble(engine: Engine, conversation: list[dict[str, Any]], **options: Any)
 
 class TestReasons:
     def test_there_is_a_block(self, tmp_path: Path) -> None:
-        """Then there is no reason; asked again, the question has its block."""
+        """Then there is no reason; if the request is repeated, the question has its block already."""
         with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
             window = assemble(engine, grow())
             assert (window.report.recalled != (), window.report.recall_reason) == (True, "")
@@ -45,7 +45,7 @@ class TestReasons:
             assert (again.report.recalled, again.report.recall_reason) == ((), "this question has its block already")
 
     def test_there_is_no_room(self, tmp_path: Path) -> None:
-        """A block would be smaller than the smallest one."""
+        """A block would be smaller than the minimum."""
         settings = msgspec.structs.replace(SETTINGS, recall=Recall(hard_cap_tokens=10, deadline_ms=600_000))
         with Engine.open(tmp_path, settings=settings, background=False) as engine:
             assert assemble(engine, grow()).report.recall_reason == "the messages leave no room for a block"
@@ -65,7 +65,7 @@ class TestReasons:
             assert (window.report.recalled != (), window.report.recall_reason) == (True, "")
 
     def test_memory_fails(self, tmp_path: Path) -> None:
-        """The warning says how."""
+        """The warning gives the reason."""
         store = FailingStore(tmp_path / "store.db", kinds=frozenset({"search"}), first=0, count=10**6)
         with open_engine(store, SETTINGS) as engine:
             window = assemble(engine, [FACT, NOTED, ASKED])
@@ -75,7 +75,7 @@ class TestReasons:
 
 class TestModel:
     def test_the_model_of_a_request(self, tmp_path: Path) -> None:
-        """It is that of the call, else that of the settings; stored reports have it too."""
+        """It is that of the call, or that of the settings; stored reports have it too."""
         known = msgspec.structs.replace(SETTINGS, model=ModelSettings(name="anthropic/claude-x"))
         for folder, settings in (("a", SETTINGS), ("b", known)):
             with Engine.open(tmp_path / folder, settings=settings, background=False) as engine:

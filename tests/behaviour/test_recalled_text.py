@@ -1,4 +1,4 @@
-"""Recalled text that comes back is known by the mark of its block; text that only looks like a block is kept."""
+"""Recalled text that comes back is recognised by the mark of its block; text that only looks like a block is kept."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ LOOK_ALIKES = {
 
 
 def open_engine(path: Path) -> Engine:
-    """An engine without a thread."""
+    """Open an engine without a thread."""
     return Engine.open(path, settings=QUIET, background=False)
 
 
 def archived(engine: Engine, session: str = "s") -> list[MessageRow]:
-    """Everything that is archived of a session."""
+    """Return everything that is archived of a session."""
     rows: list[MessageRow] = engine._memory.store.read_messages(Select(scope=Scope(session=session)))
     return rows
 
 
 def taught(engine: Engine) -> tuple[list[Message], Window, str]:
-    """A session that knows something: the conversation, its window, and the block in it."""
+    """Return a session with a fact: the conversation, its window, and the block in it."""
     engine.session("s").append([user(TAUGHT)])
     messages = [user(ASKED)]
     window = engine.session("s").assemble(messages, limit=LIMIT)
@@ -56,7 +56,7 @@ def taught(engine: Engine) -> tuple[list[Message], Window, str]:
 
 @pytest.mark.parametrize("text", LOOK_ALIKES.values(), ids=LOOK_ALIKES)
 def test_text_that_looks_like_a_block_is_kept(tmp_path: Path, text: str) -> None:
-    """A file or a message with the tags of a block in it is sent and archived to the last character."""
+    """A file or a message with the tags of a block is sent and archived unchanged."""
     with open_engine(tmp_path) as engine:
         messages = [user(f"Look: {text}"), reply("", call("c1", command="cat notes.md"))]
         engine.session("s").assemble(messages[:1], limit=LIMIT)
@@ -83,7 +83,7 @@ ECHOES = {
 
 @pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES)
 def test_a_block_that_comes_back_is_taken_out_and_reported(tmp_path: Path, echo: object) -> None:
-    """Whoever brings it back, in this process or in another, it is in no row, and the report says so."""
+    """Whoever sends it, in this process or another, it is in no row, and the report says so."""
     assert callable(echo)
     with open_engine(tmp_path) as engine:
         said, window, block = taught(engine)
@@ -104,7 +104,7 @@ def test_a_block_that_comes_back_is_taken_out_and_reported(tmp_path: Path, echo:
 
 
 def test_a_block_of_another_memory_is_text(tmp_path: Path) -> None:
-    """Only the memory that made a block knows it again."""
+    """Only the memory that made a block recognises it."""
     with open_engine(tmp_path / "one") as engine:
         *_, block = taught(engine)
     with open_engine(tmp_path / "two") as engine:
@@ -113,7 +113,7 @@ def test_a_block_of_another_memory_is_text(tmp_path: Path) -> None:
 
 
 def test_the_key_of_the_marks_is_as_private_as_the_store(tmp_path: Path) -> None:
-    """It lies in the store's own file, in no one's scope: no session, no export of a scope, no statistics show it."""
+    """It is in the store's own file, in no reader's scope: no session, export or statistics show it."""
     with open_engine(tmp_path) as engine:
         taught(engine)
         assert engine.stats().sessions == 1
@@ -121,7 +121,7 @@ def test_the_key_of_the_marks_is_as_private_as_the_store(tmp_path: Path) -> None
 
 
 def test_a_repair_does_not_index_recalled_text(tmp_path: Path) -> None:
-    """What a call handed on of a block stays out of the index and of the facts when the index is made again."""
+    """Recalled text in a tool call stays out of the index and of the facts when the index is rebuilt."""
     with open_engine(tmp_path) as engine:
         said, _, block = taught(engine)
         said += [reply("", call("w1", "write", text=block)), results(answer("w1")), user("Go on. 继续。")]
@@ -137,7 +137,7 @@ def test_a_repair_does_not_index_recalled_text(tmp_path: Path) -> None:
 
 
 def test_an_import_reports_recalled_text(tmp_path: Path) -> None:
-    """A transcript with a block in it is archived without it; the command and its JSON say of how many messages."""
+    """A transcript with a block is archived without it; the command and its JSON say how many messages had one."""
     with open_engine(tmp_path / "memory") as engine:
         _, _, block = taught(engine)
     messages = [

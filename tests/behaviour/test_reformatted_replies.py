@@ -1,4 +1,4 @@
-"""A reply that a client sends back in another form is the archived reply; what says more is another message."""
+"""A reply that a client sends back in another form is the archived reply; one with more content is another message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Wire = dict[str, Any]
 
 
 def open_engine(folder: Path) -> Engine:
-    """Open the memory in a folder, without a thread of its own."""
+    """Open the memory in a folder, without a background thread."""
     return Engine.open(folder, settings=QUIET, background=False)
 
 
@@ -91,7 +91,7 @@ class TestHistory:
 
     @pytest.mark.parametrize("name", CALLS)
     def test_a_call_comes_back_in_another_form(self, tmp_path: Path, name: str) -> None:
-        """What follows it is archived once too."""
+        """The messages after it are archived once too."""
         call, back = CALLS[name]
         with open_engine(tmp_path) as engine:
             session = engine.session("s")
@@ -121,7 +121,7 @@ class TestHistory:
         assert texts == [message["content"] for message in history]
 
     def test_the_same_words_in_two_forms(self, tmp_path: Path) -> None:
-        """Each of two replies with the same words stays a message of its own, in its own form."""
+        """Two replies with the same words stay two messages, each in its own form."""
         history = [asked("One?")]
         with open_engine(tmp_path) as engine:
             session = engine.session("s")
@@ -143,7 +143,7 @@ class TestHistory:
         ids=["other words", "reasoning", "a call"],
     )
     def test_a_reply_with_more_content_is_another_one(self, tmp_path: Path, other: Wire) -> None:
-        """Nothing of it may be lost."""
+        """None of it may be lost."""
         with open_engine(tmp_path) as engine:
             session = engine.session("s")
             session.assemble([asked("Which one?")], limit=LIMIT)
@@ -165,7 +165,7 @@ class TestAppended:
         assert texts == ["One?", "Yes.", "Two?", "No."]
 
     def test_the_same_call_of_two_replies(self, tmp_path: Path) -> None:
-        """A provider that is asked again makes up other ids: both replies are archived."""
+        """A provider that is asked again uses other ids: both replies are archived."""
         with open_engine(tmp_path) as engine:
             session = engine.session("s")
             for call_id in ("call_a", "call_b"):

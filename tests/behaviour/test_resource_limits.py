@@ -1,4 +1,4 @@
-"""Hostile or broken files cost a bounded amount of time and memory, and get a clear error."""
+"""Hostile or broken files take a bounded amount of time and memory, and give a clear error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system 
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Run a command in a home of its own."""
+    """Run a command in a new home."""
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "memory"))
@@ -38,7 +38,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
 
 @contextmanager
 def peak_below(megabytes: int) -> Iterator[None]:
-    """Fail if more memory is taken."""
+    """Fail if more memory is used."""
     tracemalloc.start()
     try:
         yield
@@ -75,7 +75,7 @@ def test_settings_with_many_dots_in_their_values_are_read(tmp_path: Path) -> Non
 
 @needs_pipes
 def test_a_settings_file_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
-    """Reading it would wait for ever."""
+    """Reading it would wait forever."""
     os.mkfifo(tmp_path / "holdfast.toml")
     with pytest.raises(SettingsError, match="not a regular file"):
         load(files=[tmp_path / "holdfast.toml"], environ={})
@@ -84,7 +84,7 @@ def test_a_settings_file_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
 @needs_pipes
 @pytest.mark.parametrize("command", [("show",), ("import",), ("tokens",)])
 def test_a_command_on_a_pipe_is_refused(call: Callable[..., Result], tmp_path: Path, command: tuple[str, ...]) -> None:
-    """It does not wait for someone to write into it."""
+    """It does not wait until something is written."""
     os.mkfifo(tmp_path / "talk.jsonl")
     done = call(*command, tmp_path / "talk.jsonl")
     assert "not a regular file" in f"{done.output}\n{done.exception}"
@@ -99,7 +99,7 @@ def test_a_command_on_a_device_is_refused(call: Callable[..., Result]) -> None:
 
 @pytest.mark.nightly
 def test_a_line_of_100_megabytes_is_skipped_and_reported(call: Callable[..., Result], tmp_path: Path) -> None:
-    """What stands before and after it is imported, and memory stays bounded."""
+    """The lines before and after it are imported, and memory stays bounded."""
     with gzip.open(tmp_path / "talk.jsonl.gz", "wb", compresslevel=1) as file:
         file.write(LINE % b"a")
         file.write(b'{"type":"user","uuid":"b","message":"')
@@ -145,7 +145,7 @@ def test_masking_takes_time_by_the_length_of_a_text(piece: str) -> None:
 
 
 class CountedText(str):  # noqa: SLOT000 - it has a count
-    """A text that counts the characters that are searched in it for line ends and other signs."""
+    """A text that counts how many of its characters are searched for line ends and other signs."""
 
     searched = 0
 

@@ -1,4 +1,4 @@
-"""What the SDKs return is taken as it is, and a reply is archived once however it comes back."""
+"""Replies of the SDKs are accepted as they are, and a reply is archived once in any form that comes back."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ ITEMS: list[dict[str, Any]] = [
 
 
 def message() -> anthropic_types.Message:
-    """A reply of Anthropic's SDK."""
+    """Return a reply of Anthropic's SDK."""
     usage = {"input_tokens": 12, "output_tokens": 7}
     made = {"id": "msg_01", "type": "message", "model": "m", "stop_reason": "tool_use", "stop_sequence": None}
     return anthropic_types.Message.model_validate({**made, "role": "assistant", "content": CONTENT, "usage": usage})
 
 
 def completion() -> chat.ChatCompletion:
-    """A reply of OpenAI's SDK for Chat Completions."""
+    """Return a reply of OpenAI's SDK for Chat Completions."""
     reply_message = {"role": "assistant", "content": None, "refusal": None, "tool_calls": [CALL], "annotations": None}
     choice = {"index": 0, "finish_reason": "tool_calls", "message": reply_message}
     made = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m"}
@@ -59,7 +59,7 @@ def completion() -> chat.ChatCompletion:
 
 
 def response() -> responses.Response:
-    """A reply of OpenAI's SDK for Responses."""
+    """Return a reply of OpenAI's SDK for Responses."""
     made = {"id": "resp_1", "object": "response", "created_at": 1.0, "model": "m", "status": "completed", "tools": []}
     made |= {"output": ITEMS, "parallel_tool_calls": True, "tool_choice": "auto"}
     details = {
@@ -78,7 +78,7 @@ RESULT: dict[str, dict[str, Any]] = {
 
 
 def replies() -> dict[str, tuple[str, list[Any], list[dict[str, Any]], list[list[Any]]]]:
-    """By name: the format, the reply, what is sent back of it, and other ways in which a client may send it."""
+    """Return by name the format, the reply, what is sent back of it, and other ways in which a client may send it."""
     return {
         "Message": (
             "anthropic",
@@ -117,7 +117,7 @@ def replies() -> dict[str, tuple[str, list[Any], list[dict[str, Any]], list[list
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    """An engine over a memory of its own, by words alone."""
+    """Open an engine over a new memory, by words alone."""
     settings = Settings(embedding=Embedding(provider="none"))
     with Engine.open(tmp_path, settings=settings, background=False) as engine:
         yield engine
@@ -125,7 +125,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.mark.parametrize("name", ["Message", "ChatCompletion", "Response"])
 def test_a_reply_is_archived_once_however_it_is_sent_back(name: str, engine: Engine) -> None:
-    """As the object, as its parts in a dict, or as plain dicts: what is sent is valid, and nothing is there twice."""
+    """As an object, as its parts in a dict, or as plain dicts, the request is valid, and nothing is stored twice."""
     format_, reply, sent, others = replies()[name]
     asked = {"role": "user", "content": "Read a.py"}
     engine.session("s").assemble([asked])
@@ -174,7 +174,7 @@ def test_a_call_is_archived_once_with_an_empty_text_and_without(
 
 
 def test_what_a_reply_cost_is_known_and_not_sent_back(engine: Engine) -> None:
-    """The envelope of a reply tells model, usage and why it stopped."""
+    """The envelope of a reply has the model, the usage and the stop reason."""
     engine.session("s").append([message()])
     (row,) = engine.session("s").get([1])
     assert (row.message.model, row.message.stop, row.message.id) == ("m", "tool_use", None)
@@ -187,7 +187,7 @@ def test_what_a_reply_cost_is_known_and_not_sent_back(engine: Engine) -> None:
 def test_the_usage_of_openai_is_known_and_not_sent_back(
     make: Callable[[], Any], engine: Engine, *, is_dumped: bool
 ) -> None:
-    """It is outside of the messages of a reply, whether an SDK or an HTTP client returned it."""
+    """It is outside the messages of a reply, from an SDK or an HTTP client."""
     reply: Incoming = make().model_dump() if is_dumped else make()
     session = engine.session("s")
     session.append([{"role": "user", "content": "Read a.py."}, reply])
@@ -197,7 +197,7 @@ def test_the_usage_of_openai_is_known_and_not_sent_back(
 
 
 def test_anything_that_can_be_dumped_is_taken(engine: Engine) -> None:
-    """An object of any SDK, such as one of Gemini's, whose names are spelled as its REST API spells them."""
+    """Objects of any SDK are accepted, such as Gemini's, whose names are spelled as in its REST API."""
 
     class Content:
         parts = None
@@ -221,7 +221,7 @@ def test_anything_that_can_be_dumped_is_taken(engine: Engine) -> None:
 
 
 def test_a_reply_of_gemini_keeps_its_usage_and_model(engine: Engine) -> None:
-    """Cached tokens are counted apart from the rest of the prompt, and thoughts with the reply."""
+    """Cached tokens are counted separately from the prompt, and thoughts with the reply."""
 
     class Content:
         def model_dump(self, *_: Any, **__: Any) -> dict[str, Any]:

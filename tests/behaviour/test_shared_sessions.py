@@ -29,12 +29,12 @@ THREADS = 6
 
 
 def open_engine(path: Path) -> Engine:
-    """An engine without a thread of its own."""
+    """Open an engine without a background thread."""
     return Engine.open(path, settings=QUIET, background=False)
 
 
 def conversation(turns: int) -> list[dict[str, Any]]:
-    """A plain conversation with repeated words, about 200 tokens a turn; it ends with a user message."""
+    """Return a plain conversation with repeated words, about 200 tokens a turn, that ends with a user message."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": "You are careful."}]
     for turn in range(turns):
         messages.append({"role": "user", "content": f"Step {turn}. " + f"detail{turn} " * 40})
@@ -45,17 +45,17 @@ def conversation(turns: int) -> list[dict[str, Any]]:
 
 
 def archived(engine: Engine, session: str = "s") -> list[MessageRow]:
-    """Every archived message of a session."""
+    """Return every archived message of a session."""
     return engine._memory.store.read_messages(Select(scope=Scope(session=session)))
 
 
 def sent(engine: Engine, messages: Sequence[dict[str, Any]], _: int) -> list[Any]:
-    """What is sent for a history."""
+    """Return what is sent for a history."""
     return engine.session("s").assemble(messages, limit=LIMIT).render()
 
 
 def at_once(work: Callable[[int], Any], count: int = THREADS) -> list[Any]:
-    """Run work in this many threads that start together."""
+    """Run a function in this many threads that start together."""
     barrier = Barrier(count)
 
     def run(number: int) -> Any:
@@ -76,7 +76,7 @@ class TestThreads:
             assert len(archived(engine)) == len(messages)
 
     def test_a_session_that_is_cut_is_the_same_for_all(self, tmp_path: Path) -> None:
-        """Threads that send the same growing conversation in a small window see the same cuts."""
+        """Threads that send the same growing conversation in a small window get the same cuts."""
         messages = conversation(11)
         with open_engine(tmp_path) as engine:
             for stop in range(2, len(messages) + 1, 4):
@@ -142,7 +142,7 @@ with Engine.open(Path(sys.argv[1]), settings=quiet, background=False) as engine:
 
 
 def processes(path: Path, messages: Sequence[dict[str, Any]], count: int) -> list[Any]:
-    """What each of so many processes that drive the same session prints."""
+    """Return what each of N processes prints that use the same session."""
     history = path / "history.json"
     history.write_text(json.dumps(messages), encoding="utf-8")
     arguments = [str(path / "store"), str(history), str(LIMIT)]
@@ -153,7 +153,7 @@ def processes(path: Path, messages: Sequence[dict[str, Any]], count: int) -> lis
 
 
 def test_processes_share_a_session(tmp_path: Path) -> None:
-    """Processes at the same session always send the newest message; nothing is archived twice, no edit is lost."""
+    """Processes with one session always send the newest message; nothing is archived twice, and no edit is lost."""
     messages = conversation(11)
     processes(tmp_path, messages, 3)
     with open_engine(tmp_path / "store") as engine, open_engine(tmp_path / "store") as other:
@@ -165,7 +165,7 @@ def test_processes_share_a_session(tmp_path: Path) -> None:
 
 class TestTheSameWordsAgain:
     def test_the_same_words_three_times_are_three_messages(self, tmp_path: Path) -> None:
-        """Words that are said again are new; a history that is sent again is not."""
+        """Repeated words are new messages; a history that is sent again is not."""
         messages: list[dict[str, Any]] = []
         with open_engine(tmp_path) as engine:
             for number in range(3):
@@ -185,7 +185,7 @@ class TestTheSameWordsAgain:
 
     @pytest.mark.parametrize("reopen", [False, True])
     def test_appended_one_by_one(self, tmp_path: Path, *, reopen: bool) -> None:
-        """A user who says "ok" three times said it three times; a reply that is appended twice is one reply."""
+        """A user who says "ok" three times has said it three times; a reply that is appended twice is one reply."""
         engine = open_engine(tmp_path)
         for _ in range(3):
             engine.session("s").append([{"role": "user", "content": "ok"}])
@@ -198,7 +198,7 @@ class TestTheSameWordsAgain:
         engine.close()
 
     def test_three_times_in_a_row(self, tmp_path: Path) -> None:
-        """No one needs to answer in between."""
+        """No reply is needed in between."""
         with open_engine(tmp_path) as engine:
             for _ in range(3):
                 engine.session("s").append([{"role": "user", "content": "好"}])
@@ -228,7 +228,7 @@ class TestTheSameWordsAgain:
             assert len(archived(engine)) == len(messages[1:stop])
 
     def test_a_client_that_drops_or_changes_old_messages_repeats_nothing(self, tmp_path: Path) -> None:
-        """What follows a dropped or shortened message is still the same message; a new "ok" is new."""
+        """A message after a dropped or shortened one is still the same message; a new "ok" is new."""
         messages = conversation(10)
         with open_engine(tmp_path) as engine:
             engine.session("s").assemble(messages)
@@ -268,7 +268,7 @@ class TestBranches:
             engine.session("s").assemble(messages[:stop], limit=LIMIT)
 
     def test_going_back_keeps_the_question(self, tmp_path: Path) -> None:
-        """Wherever a client goes back to, its newest message is sent whole, in this process and in another one."""
+        """A client may go back to any message: its newest one is sent whole, in this process and in another."""
         messages = conversation(11)
         with open_engine(tmp_path) as engine, open_engine(tmp_path) as other:
             self.drive(engine, messages)
@@ -279,7 +279,7 @@ class TestBranches:
                     assert sent[-1]["content"].startswith(messages[stop - 1]["content"]), stop
 
     def test_another_branch_is_not_cut_by_edits_of_the_first(self, tmp_path: Path) -> None:
-        """What was cut for a long branch is there again in a short one, and the long one is as it was."""
+        """Messages that were cut in a long branch are in the short one, and the long one stays as it was."""
         messages = conversation(16)
         with open_engine(tmp_path) as engine:
             self.drive(engine, messages)
@@ -293,7 +293,7 @@ class TestBranches:
 
 class TestMessagesChangedInPlace:
     def test_a_block_that_is_added_is_archived(self, tmp_path: Path) -> None:
-        """A client that appends to the list that it handed in sends a new message, and it is archived."""
+        """A client that appends to the list that it passed in sends a new message, and it is archived."""
         content = [{"type": "text", "text": "First half."}]
         messages: list[dict[str, Any]] = [
             {"role": "user", "content": "Write."},
@@ -316,7 +316,7 @@ class TestMessagesChangedInPlace:
             assert "The capital of Iceland is Reykjavik." in [row.message.text for row in archived(engine)]
 
     def test_what_is_sent_is_not_changed_by_the_caller_later(self, tmp_path: Path) -> None:
-        """A window is what it was when it was made."""
+        """A window does not change after it is made."""
         messages = [{"role": "user", "content": [{"type": "text", "text": "One."}]}]
         with open_engine(tmp_path) as engine:
             window = engine.session("s").assemble(messages)
@@ -325,7 +325,7 @@ class TestMessagesChangedInPlace:
 
 
 def test_messages_without_a_time_get_the_time_of_arrival(tmp_path: Path) -> None:
-    """Recalled passages carry dates though no message had one."""
+    """Recalled passages have dates even if no message had one."""
     now = int(datetime(2026, 3, 2, 13, 47, tzinfo=UTC).timestamp() * 1000)
     with Engine.open(tmp_path, settings=QUIET, background=False, clock=lambda: now) as engine:
         engine.session("s").assemble([{"role": "user", "content": "The staging port is 6543."}])

@@ -96,7 +96,7 @@ def test_thinking_that_is_only_reported_counts_as_part_of_a_reply(tmp_path: Path
 
 
 def test_a_reserve_of_the_caller_is_kept(tmp_path: Path) -> None:
-    """However short the replies are: a provider may refuse a request whose maximum reply does not fit."""
+    """Short replies do not change it: a provider may refuse a request whose maximum reply does not fit."""
     history = [
         {"role": "user", "content": "a"},
         {"role": "assistant", "content": "b"},

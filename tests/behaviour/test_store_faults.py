@@ -42,12 +42,12 @@ QUESTION = "Which port does the staging database listen on?"
 
 
 def make_message(role: str, text: str) -> dict[str, Any]:
-    """A message as a client sends it."""
+    """Return a message as a client sends it."""
     return {"role": role, "content": text}
 
 
 def long_talk(*, turns: int = 10) -> list[dict[str, Any]]:
-    """A conversation of which most does not fit into the limit."""
+    """Return a conversation most of which does not fit into the limit."""
     conversation = [make_message("user", words) for words in WORDS]
     for turn in range(turns):
         conversation += [
@@ -58,19 +58,19 @@ def long_talk(*, turns: int = 10) -> list[dict[str, Any]]:
 
 
 def open_engine(home: Path) -> Engine:
-    """An engine by words alone, without a thread of its own."""
+    """Open an engine by words alone, without a background thread."""
     return Engine.open(home, settings=QUIET, background=False)
 
 
 def sql(home: Path, statement: str, *values: object) -> list[Any]:
-    """Run a statement behind the store's back."""
+    """Run a statement on the database, bypassing the store."""
     with closing(sqlite3.connect(home / STORE_NAME, isolation_level=None)) as connection:
         return connection.execute(statement, values).fetchall()
 
 
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A memory with messages, facts, edits, reports and a job."""
+    """Make a memory with messages, facts, edits, reports and a job."""
     folder = tmp_path_factory.mktemp("faults") / "memory"
     with open_engine(folder) as engine:
         engine.session("s").assemble(long_talk(), limit=LIMIT)
@@ -81,7 +81,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def home(memory: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
+    """Return a copy of it."""
     return shutil.copytree(memory, tmp_path / "memory")
 
 
@@ -110,7 +110,7 @@ def flip(home: Path, number: int, bit: int) -> None:
 
 class TestABitThatFlipped:
     def test_a_flipped_message_is_an_error_and_never_other_words(self, home: Path) -> None:
-        """Whichever bit of an archived message changes, asking for that message is a typed error that says the fix."""
+        """For any flipped bit of an archived message, reading that message is a typed error with the fix."""
         ((body,),) = sql(home, "SELECT body FROM messages WHERE id = 1")
         with open_engine(home) as engine:
             for bit in random.Random(1).sample(range(8 * len(body)), 100):  # noqa: S311 - any will do
@@ -121,7 +121,7 @@ class TestABitThatFlipped:
             assert engine.session("s").get([1])[0].message.text == WORDS[0]
 
     def test_it_can_be_forgotten(self, home: Path) -> None:
-        """A message that cannot be read any more is forgotten like any other, and then no gap."""
+        """A message that can no longer be read is forgotten like any other, and then it is no gap."""
         flip(home, 1, 8 * 40)
         with open_engine(home) as engine:
             engine.session("s").search("staging database port 6543")
@@ -131,7 +131,7 @@ class TestABitThatFlipped:
             assert [note for note in engine.stats().warnings if "damaged" in note] == []
 
     def test_search_and_recall_leave_it_out_with_a_warning(self, home: Path) -> None:
-        """A flipped message is found no more; the others are; the report of the next request names the gap."""
+        """A flipped message is no longer found, the others are; the report of the next request names the gap."""
         conversation = [*long_talk(), make_message("assistant", "done"), make_message("user", QUESTION)]
         with open_engine(home) as engine:
             assert "6543" in str(engine.session("s").assemble(conversation, limit=LIMIT).render()[-1])
@@ -146,7 +146,7 @@ class TestABitThatFlipped:
             assert engine.session("t", agent="other").assemble(long_talk(), limit=LIMIT).report.warnings == ()
 
     def test_commands_leave_it_out_and_say_so(self, home: Path, call: Callable[..., Result], tmp_path: Path) -> None:
-        """Search prints the rest and names the gap; an export is complete but for it, and exits with 1."""
+        """Search prints the rest and names the gap; an export lacks only that message, and exits with 1."""
         flip(home, 1, 8 * 40)
         found = call("search", "staging database port 6543 预发布 端口 7001")
         assert (found.exit_code, "7001" in found.stdout, "6543" in found.stdout) == (0, True, False)
@@ -174,7 +174,7 @@ class TestABitThatFlipped:
         assert sql(home, "SELECT count(*) FROM messages") == [(23 - len(numbers),)]
 
     def test_a_repair_names_the_numbers_of_lost_messages(self, home: Path, call: Callable[..., Result]) -> None:
-        """As ranges, in text and JSON, without those that were forgotten; before it, advice is given once."""
+        """They are listed as ranges, in text and JSON, without forgotten ones; before it, advice is given once."""
         call("forget", "2", "--yes")
         sql(home, "DELETE FROM messages WHERE id IN (7, 10, 11, 12, 23)")
         flip(home, 5, 300)
@@ -188,7 +188,7 @@ class TestABitThatFlipped:
 
     @pytest.mark.parametrize("table", ["facts", "records", "jobs"])
     def test_documents_have_checksums_too(self, home: Path, table: str, call: Callable[..., Result]) -> None:
-        """A fact, an edit or a job in which a letter changed is left out, and the doctor names it."""
+        """A fact, an edit or a job with a changed letter is left out, and the doctor names it."""
         for key, data in sql(home, f"SELECT rowid, data FROM {table}"):  # noqa: S608 - our own tables
             sql(home, f"UPDATE {table} SET data = ? WHERE rowid = ?", data[:-3] + b"?" + data[-2:], key)  # noqa: S608
         with open_engine(home) as engine:
@@ -202,7 +202,7 @@ class TestABitThatFlipped:
         assert re.search(rf"{table[:-1]} \d+ cannot be read \({owner}\)", shown)
 
     def test_an_older_version_of_a_fact_does_not_come_back(self, home: Path) -> None:
-        """Where the newest version of a fact is damaged, what it replaced is not told in its place."""
+        """If the newest version of a fact is damaged, the version before it is not used instead."""
         with open_engine(home) as engine:
             scope = Scope(session="s")
             engine._memory.remember("Deploys go to Frankfurt", scope=scope, subject="deploy", slot="region")
@@ -215,7 +215,7 @@ class TestABitThatFlipped:
 
 
 def use_everything() -> Iterator[Callable[[Engine], object]]:
-    """Each thing that an engine can be asked, as a function."""
+    """Return each operation of an engine as a function."""
     conversation = [*long_talk(), make_message("assistant", "done"), make_message("user", QUESTION)]
     yield lambda engine: engine.session("s").assemble(conversation, limit=LIMIT)
     yield lambda engine: engine.session("s").assemble(long_talk(), limit=2 * LIMIT)
@@ -253,7 +253,7 @@ class TestARowThatIsSomethingElse:
     @pytest.mark.parametrize("value", ["text", "bytes", pytest.param("number", marks=pytest.mark.nightly)])
     @pytest.mark.parametrize(("table", "columns"), COLUMNS, ids=[table for table, _ in COLUMNS])
     def test_nothing_but_our_own_errors(self, home: Path, table: str, columns: str, value: str) -> None:
-        """Whatever stands in a column, every call returns or raises an error of ours, and assembling never fails."""
+        """With any value in a column, every call returns or raises a typed error, and assembling never fails."""
         for column in columns.split(", "):
             copy = home.with_name(f"{table}-{column}")
             copy.mkdir()
@@ -272,7 +272,7 @@ class TestARowThatIsSomethingElse:
 class TestADeletedStore:
     @pytest.mark.parametrize("gone", [STORE_NAME, f"{STORE_NAME}-wal"])
     def test_the_next_write_is_not_acknowledged(self, home: Path, gone: str) -> None:
-        """What would be written into a file that has no name any more is a typed error; requests go on, and say so."""
+        """A write to a deleted file is a typed error; requests continue, and the report says so."""
         with open_engine(home) as engine:
             (home / gone).unlink()
             with pytest.raises(StorageError, match=r"deleted, moved or replaced.*start this program again"):
@@ -282,7 +282,7 @@ class TestADeletedStore:
             assert any("deleted, moved or replaced" in warning for warning in window.report.warnings)
 
     def test_one_that_was_put_in_its_place_is_noticed(self, home: Path, tmp_path: Path) -> None:
-        """A file that takes the store's place while it is open is not taken for it."""
+        """A file that replaces the store while it is open is not used as the store."""
         with open_engine(tmp_path / "other") as other:
             other.session("s").append([make_message("user", "Somebody else's.")])
         with open_engine(home) as engine:
@@ -291,7 +291,7 @@ class TestADeletedStore:
                 engine.session("s").remember("This is important")
 
     def test_the_next_to_open_begins_anew_and_archives_everything(self, home: Path) -> None:
-        """Whoever opens the memory after it was deleted gets an empty one that takes the whole conversation."""
+        """After the memory was deleted, the next engine gets an empty one and archives the whole conversation."""
         with open_engine(home) as engine:
             for file in home.iterdir():
                 file.unlink()
@@ -303,7 +303,7 @@ class TestADeletedStore:
 
 class TestANewerSchema:
     def test_a_process_that_is_older_writes_nothing(self, home: Path) -> None:
-        """When another process upgrades the tables, an older one reads and writes no more, and says so."""
+        """After another process upgraded the tables, an older one no longer reads or writes, and says so."""
         code = "import sqlite3, sys; sqlite3.connect(sys.argv[1], isolation_level=None).execute(sys.argv[2])"
         bump = f"PRAGMA user_version = {len(MIGRATIONS) + 1}"
         with open_engine(home) as engine:
@@ -372,7 +372,7 @@ print(json.dumps(seen))
 class TestAReadOnlyStore:
     @pytest.fixture
     def see(self, tmp_path: Path) -> Callable[[Path], dict[str, Any]]:
-        """What a process can do that may read a memory and not write it."""
+        """Return what a process sees that may read a memory but not write it."""
 
         def see(home: Path) -> dict[str, Any]:
             before = {file.name: file.read_bytes() for file in home.iterdir()}
@@ -415,7 +415,7 @@ class TestAReadOnlyStore:
         assert seen["cli timeline"][0] == 0
 
     def test_one_that_another_process_writes_is_read(self, home: Path, see: Callable[..., Any], tmp_path: Path) -> None:
-        """What a process wrote that still has the store open is seen by one that may only read it."""
+        """A read-only process sees what another process wrote that still has the store open."""
         with open_engine(home) as engine:
             engine.session("s").append([make_message("user", "The staging database is called 6543-blue now.")])
             seen = see(home)
@@ -425,7 +425,7 @@ class TestAReadOnlyStore:
     def test_one_that_was_not_closed_is_read_with_its_log(
         self, tmp_path: Path, see: Callable[..., Any], home: Path
     ) -> None:
-        """What a crash left in the log is read too, though nothing can be written next to it."""
+        """What a crash left in the log is read too, although nothing can be written next to it."""
         copy = tmp_path / "copy"
         copy.mkdir()
         with open_engine(home) as engine:
@@ -439,14 +439,14 @@ class TestAReadOnlyStore:
     def test_a_folder_is_read(
         self, home: Path, see: Callable[..., Any], call: Callable[..., Result], tmp_path: Path
     ) -> None:
-        """A memory-context folder that cannot be written is read as well."""
+        """A memory-context folder that cannot be written is read too."""
         assert call("export", "--to", "folder", home.with_name("folder")).exit_code == 0
         self.check(see(home.with_name("folder")), tmp_path / "out.jsonl")
 
     def test_one_of_the_first_schema_is_read_as_it_is(
         self, see: Callable[..., Any], tmp_path: Path, home: Path
     ) -> None:
-        """A store without checksums that cannot be upgraded is read all the same."""
+        """A store without checksums that cannot be upgraded is read anyway."""
         as_first_schema(home)
         self.check(see(home), tmp_path / "out.jsonl")
 
@@ -474,7 +474,7 @@ print(json.dumps(seen))
 
 
 def run_unprivileged(code: str, *arguments: str, home: Path) -> dict[str, Any]:
-    """Run code in a process that file modes bind, and return what it prints."""
+    """Run code in a process to which file modes apply, and return what it prints."""
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "HOME": str(home), "HOLDFAST_EMBEDDING__PROVIDER": "none"}
     done = run_holdfast(*arguments, code=code, env=environment, cwd=home, check=False)
@@ -484,7 +484,7 @@ def run_unprivileged(code: str, *arguments: str, home: Path) -> dict[str, Any]:
 
 
 def test_a_home_that_cannot_be_entered_is_an_error_with_the_fix(home: Path, tmp_path: Path) -> None:
-    """As one of another user is: neither the engine nor a command prints a traceback."""
+    """It may belong to another user: neither the engine nor a command prints a traceback."""
     home.chmod(0)
     try:
         seen = run_unprivileged(NO_ENTRY, str(home), home=tmp_path)
@@ -498,7 +498,7 @@ def test_a_home_that_cannot_be_entered_is_an_error_with_the_fix(home: Path, tmp_
 
 
 def test_doctor_names_a_disk_that_is_almost_full(tmp_path: Path, call: Callable[..., Result]) -> None:
-    """Before a write fails."""
+    """It does so before a write fails."""
     place = tmp_path / "disk"
     place.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
@@ -533,7 +533,7 @@ def test_a_copy_that_finds_no_room_leaves_nothing_behind(
 
 
 def as_first_schema(home: Path) -> None:
-    """Write a store back as the first schema had it: short text and documents without checksums."""
+    """Convert a store to the first schema: short text and documents without checksums."""
     with closing(sqlite3.connect(home / STORE_NAME)) as connection:
         from holdfast.store.codec import text_bytes, unpack_text  # noqa: PLC0415 - white-box
 
@@ -581,7 +581,7 @@ class TestAnOlderStore:
         assert "message 1 cannot be read" in call("doctor").output
 
     def test_a_row_that_was_damaged_before_does_not_stop_the_upgrade(self, home: Path) -> None:
-        """Rows that the older version could not read are gaps afterwards, and all others are there."""
+        """Rows that the older version could not read are gaps afterwards; all others are there."""
         as_first_schema(home)
         sql(home, "UPDATE messages SET body = x'00ff80' WHERE id = 1")
         sql(home, "UPDATE messages SET body = 'text' WHERE id = 2")

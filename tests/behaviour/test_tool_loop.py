@@ -1,4 +1,4 @@
-"""The tool loop in every wire format, from one plain message on: what goes out is what came in, and nothing is lost."""
+"""The tool loop in every wire format: messages without edits are sent as they came, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Wire = Mapping[str, Any]
 
 @pytest.fixture
 def engine(limit: int, tmp_path: Path) -> Iterator[Engine]:
-    """An engine over a memory of its own, by words alone, without a thread."""
+    """Open an engine over a new memory, by words alone, without a thread."""
     settings = Settings(embedding=Embedding(provider="none"), recall=LIMITS[limit])
     with Engine.open(tmp_path / "memory", settings=settings, background=False) as engine:
         yield engine
@@ -44,12 +44,12 @@ def is_same(left: Wire, right: Wire) -> bool:
 
 
 def pieces(wires: Sequence[Wire]) -> Sequence[Wire]:
-    """The messages; Gemini's turns must alternate, so that what is left after a cut stands together: their parts."""
+    """Return the messages; for Gemini their parts, because its turns must alternate and a cut joins messages."""
     return [part for wire in wires for part in wire["parts"]] if "parts" in wires[0] else wires
 
 
 def assert_untouched(window: Window, sent: list[Wire], pruned: set[int], *, cut: bool) -> None:
-    """Check that what no edit changed goes out as it came in, in its order."""
+    """Check that messages without edits are sent as they came, in order."""
     kept = [item.id for item in window.items if not item.block and item.id not in pruned]
     given, rendered = [sent[number - 1] for number in kept], window.render()
     if not cut:
@@ -75,7 +75,7 @@ def make_cases() -> Iterator[Any]:
 @pytest.mark.untraced
 @pytest.mark.parametrize(("conversation", "limit"), list(make_cases()))
 def test_a_long_tool_loop(conversation: Talk, limit: int, engine: Engine) -> None:
-    """Each request is valid and byte-identical where nothing was edited; all is archived once and can be found."""
+    """Each request is valid, and byte-identical if nothing was edited; everything is archived once and can be found."""
     sent: list[Wire] = []
     words: dict[str, int] = {}
     for number, step in enumerate(conversation.steps(TURNS[limit])):
@@ -102,11 +102,11 @@ def test_a_long_tool_loop(conversation: Talk, limit: int, engine: Engine) -> Non
 
 
 class TestFormats:
-    """What a window is made for, and what it carries."""
+    """The provider that a window is made for, and the content of the window."""
 
     @pytest.fixture
     def limit(self) -> int:
-        """A window in which all of this has room."""
+        """Return a window in which all of this fits."""
         return 32_000
 
     CALLED: ClassVar[list[dict[str, Any]]] = [
@@ -122,7 +122,7 @@ class TestFormats:
     ]
 
     def test_a_system_message_first_stays_the_system_prompt(self, engine: Engine) -> None:
-        """However the blocks show later that the conversation is Anthropic's."""
+        """Later blocks may show that the conversation is Anthropic's."""
         prompt = {"role": "system", "content": "You are careful."}
         engine.session("s").assemble([prompt, self.CALLED[0]])
         for format_ in (None, "anthropic"):
@@ -130,14 +130,14 @@ class TestFormats:
             assert window.request() == {"system": "You are careful.", "messages": self.CALLED}
 
     def test_a_request_of_gemini_has_its_system_instruction_next_to_the_contents(self, engine: Engine) -> None:
-        """Also where the prompt came as a plain message."""
+        """This holds even if the prompt came as a plain message."""
         asked = {"role": "user", "parts": [{"text": "hi"}]}
         window = engine.session("s").assemble([{"role": "system", "content": "You are careful."}, asked])
         instruction = {"parts": [{"text": "You are careful."}]}
         assert window.request("gemini") == {"systemInstruction": instruction, "contents": [asked]}
 
     def test_a_block_that_is_not_understood_is_carried_and_reported(self, engine: Engine) -> None:
-        """In a message without any mark as well as next to known blocks, inside a result, and in an unknown item."""
+        """It may be alone in a message, next to known blocks, in a result, or in an unknown item."""
         novelty = {"type": "novelty", "data": [1, {"deep": "值"}]}
         plain = {"role": "user", "content": [{"type": "text", "text": "see"}, novelty]}
         inside = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [novelty]}]}
@@ -148,7 +148,7 @@ class TestFormats:
             assert "novelty" in " ".join(window.report.warnings)
 
     def test_what_a_provider_has_no_place_for_is_reported(self, engine: Engine) -> None:
-        """A block of one provider cannot be sent to another: the report names it."""
+        """A block of one provider that another one cannot take is named in the report."""
         cited = {"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": "x"}}]}
         window = engine.session("s").assemble(
             [*self.CALLED, {"role": "assistant", "content": "ok"}, cited, self.CALLED[0]]
@@ -159,7 +159,7 @@ class TestFormats:
         assert cited in window.render()
 
     def test_every_method_takes_the_format_of_its_messages(self, engine: Engine) -> None:
-        """A named format is that of every message, marked or not."""
+        """A named format applies to every message, with or without a mark."""
         plain = [{"role": "user", "content": "hi"}]
         assert engine.session("s").append(plain, format="pi") == [1]
         assert engine.session("s").assemble(plain, format="anthropic").provider == "anthropic"
@@ -171,7 +171,7 @@ class TestFormats:
                 method(plain, format="bard")
 
     def test_the_newest_mark_names_the_provider(self, engine: Engine) -> None:
-        """A client may change its model: what other formats wrote is rendered for the one that is asked now."""
+        """A client may change its model: messages of other formats are rendered for the present one."""
         result = {"role": "tool", "tool_call_id": "c1", "content": "done"}
         function = {"name": "ls", "arguments": "{}"}
         called = {
@@ -191,7 +191,7 @@ class TestFormats:
 @pytest.mark.parametrize("limit", [32_000])
 @pytest.mark.parametrize("path", sorted(DATA.glob("transcripts/swarm/*.gz"))[:1], ids=lambda path: path.name[:30])
 def test_real_requests_grow_turn_by_turn(path: Path, limit: int, engine: Engine) -> None:
-    """The bodies of a real agent run, request by request: what no edit changed goes out as it came."""
+    """The bodies of a real agent run, request by request: messages without edits are sent as they came."""
     with gzip.open(path, "rt") as file:
         bodies = [json.loads(line)["messages"] for line in file if line.startswith("{")]
     for body in bodies[:40]:

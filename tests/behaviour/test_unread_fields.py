@@ -17,21 +17,21 @@ QUESTION = {"role": "user", "content": "Which port? 哪个端口？"}
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:
-    """A session of a new memory."""
+    """Open a session of a new memory."""
     settings = Settings(embedding=Embedding(provider="none"))
     with Engine.open(tmp_path, settings=settings, background=False) as engine:
         yield engine.session("s")
 
 
 def answer(cited: str) -> dict[str, Any]:
-    """The same answer each time, with one citation."""
+    """Return the same answer each time, with one citation."""
     citations = [{"type": "char_location", "cited_text": cited}]
     text = {"type": "text", "text": "Port 8080. 端口 8080。", "citations": citations}
     return {"role": "assistant", "content": [text]}
 
 
 def cited_texts(messages: list[Any]) -> list[str]:
-    """The citations of the answers among wire messages."""
+    """Return the citations of the answers among wire messages."""
     found: list[str] = []
     for message in messages:
         if message["role"] == "assistant":
@@ -40,7 +40,7 @@ def cited_texts(messages: list[Any]) -> list[str]:
 
 
 def archived_citations(session: Session) -> list[str]:
-    """The citations of the archived answers, in order."""
+    """Return the citations of the archived answers, in order."""
     return cited_texts([row.message.wire("anthropic") for row in session.messages()])
 
 
@@ -67,7 +67,7 @@ def test_equal_texts_that_are_appended_keep_their_own_citations(session: Session
 
 
 def test_a_message_that_comes_again_with_other_citations_is_sent_with_them(session: Session) -> None:
-    """It is the same message: the archive keeps what came first, and the window has what the client sends now."""
+    """It is the same message: the archive keeps the first citations, the window has the new ones."""
     session.assemble([QUESTION, answer("a.md"), QUESTION], format="anthropic", limit=40_000)
     window = session.assemble([QUESTION, answer("b.md"), QUESTION], format="anthropic", limit=40_000)
     assert cited_texts(window.render()) == ["b.md"]

@@ -55,7 +55,7 @@ def call(thing: Engine | Session | AsyncEngine | AsyncSession, name: str) -> Any
 @pytest.mark.variants
 @pytest.mark.parametrize("name", methods(Session))
 def test_a_session_of_a_closed_engine(tmp_path: Path, name: str) -> None:
-    """Also `assemble`, which continues without a memory that fails."""
+    """This includes `assemble`, which otherwise continues if memory fails."""
     with Engine.open(tmp_path, settings=QUIET, background=False) as engine:
         session = engine.session("s")
         session.assemble(ASKED)
@@ -74,7 +74,7 @@ def test_a_closed_engine(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["assemble", "append", "search", "timeline", "stats"])
 def test_a_closed_asynchronous_engine(tmp_path: Path, name: str) -> None:
-    """The same for asyncio."""
+    """The same holds for asyncio."""
 
     async def run() -> None:
         async with await AsyncEngine.open(tmp_path, settings=QUIET, background=False) as engine:
@@ -88,7 +88,7 @@ def test_a_closed_asynchronous_engine(tmp_path: Path, name: str) -> None:
 
 
 def test_it_is_closed_once_more_without_an_error(tmp_path: Path) -> None:
-    """`close` may be called again, and what needs no memory still works."""
+    """`close` may be called again, and calls that need no memory still work."""
     engine = Engine.open(tmp_path, settings=QUIET)
     engine.close()
     engine.close()

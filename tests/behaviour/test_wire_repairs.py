@@ -1,4 +1,4 @@
-"""What a provider would refuse is mended and reported: reasoning apart from its reply, empty lists, half characters."""
+"""Input that a provider would refuse is repaired and reported: separated reasoning, empty lines, lone surrogates."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PIXEL = {"type": "image", "source": {"type": "base64", "media_type": "image/png"
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    """An engine over a memory of its own, by words alone."""
+    """Open an engine over a new memory, by words alone."""
     settings = Settings(embedding=Embedding(provider="none"))
     with Engine.open(tmp_path, settings=settings, background=False) as engine:
         yield engine
 
 
 def reasoned_talk(turns: int) -> list[dict[str, Any]]:
-    """A conversation in which every reply comes after its reasoning; some have two of both."""
+    """Return a conversation in which every reply follows its reasoning; some turns have two of both."""
     sent: list[dict[str, Any]] = []
     for turn in range(turns):
         sent.append({"role": "user", "content": f"Question {turn}: " + f"词{turn} detail{turn} " * 40})
@@ -40,12 +40,12 @@ def reasoned_talk(turns: int) -> list[dict[str, Any]]:
 
 
 def broken(window: list[Any], sent: list[dict[str, Any]]) -> list[Any]:
-    """The rules that a window breaks, knowing the whole conversation."""
+    """Return the rules that a window breaks, given the whole conversation."""
     return check(window, "openai_responses", reasoning=providers.link_reasoning(providers.read(sent)))
 
 
 class TestReasoning:
-    """An item and the reasoning that it came after are one unit."""
+    """An item and its reasoning are one unit."""
 
     @pytest.mark.parametrize(
         ("limit", "lengths"),
@@ -53,7 +53,7 @@ class TestReasoning:
         ids=["small", "large"],
     )
     def test_every_cut_keeps_them_together(self, limit: int, lengths: range, engine: Engine) -> None:
-        """Trimmed and compacted at many lengths: no reply is sent without its reasoning or without its id."""
+        """After trimming and compaction at many lengths, no reply is sent without its reasoning or without its id."""
         sent = reasoned_talk(60)
         for turns in lengths:
             stop = next(place for place, item in enumerate(sent) if f"Question {turns}:" in str(item)) + 1
@@ -66,7 +66,7 @@ class TestReasoning:
             assert all("id" in item for item in window.render() if item.get("role") == "assistant")
 
     def test_an_item_whose_reasoning_was_forgotten_is_sent_as_new(self, engine: Engine) -> None:
-        """Without the id by which the provider would look for the reasoning; the report says so."""
+        """It has no id by which the provider would look for the reasoning; the report says so."""
         sent = reasoned_talk(4)
         engine.session("s").assemble(sent)
         engine.session("s").forget(ids=[2])
@@ -77,7 +77,7 @@ class TestReasoning:
         assert "reasoning-missing" in " ".join(window.report.repairs)
 
     def test_the_checker_checks_the_rule(self) -> None:
-        """A window without the reasoning is refused, whatever else is in it."""
+        """A window without the reasoning is refused, whatever else it contains."""
         sent = reasoned_talk(2)
         assert not broken(sent, sent)
         without = [item for item in sent if item.get("id") != "rs_1_1"]
@@ -91,12 +91,12 @@ HELLO: dict[str, Any] = {"role": "user", "parts": [{"text": "hi"}]}
 
 
 def function_call(**fields: Any) -> dict[str, Any]:
-    """A content with one call."""
+    """Return a content with one call."""
     return {"role": "model", "parts": [{"functionCall": {"args": {}, **fields}}]}
 
 
 def function_response(*names: str, **fields: Any) -> dict[str, Any]:
-    """A content with a response of each name."""
+    """Return a content with a response of each name."""
     return {
         "role": "user",
         "parts": [{"functionResponse": {"name": name, "response": {"output": "好"}, **fields}} for name in names],
@@ -104,7 +104,7 @@ def function_response(*names: str, **fields: Any) -> dict[str, Any]:
 
 
 class TestLostFields:
-    """What lost an id, a name or a field is mended where it is: nothing else of the window is left out for it."""
+    """A part that lost an id, a name or a field is repaired in place: nothing else in the window is left out for it."""
 
     @pytest.mark.parametrize(
         ("format_", "sent"),
@@ -136,7 +136,7 @@ class TestLostFields:
         ],
     )
     def test_only_what_is_broken_is_changed(self, format_: str, sent: list[Any], engine: Engine) -> None:
-        """From the first message on; blocks that only the provider knows stay in the window."""
+        """This holds from the first message on; blocks that only the provider knows stay in the window."""
         for count in range(1, len(sent) + 1):
             window = engine.session("s").assemble(sent[:count], format=format_)
             assert not check(window.render(), format_)
@@ -149,7 +149,7 @@ class TestLostFields:
         assert window.report.repairs
 
     def test_a_thinking_block_without_a_mark_is_left_out_alone(self, engine: Engine) -> None:
-        """Chat Completions takes no thinking in the content of a reply."""
+        """Chat Completions accepts no thinking in the content of a reply."""
         thought = {"type": "thinking", "thinking": "嗯"}
         sent = [LOOK, {"role": "assistant", "content": [thought, {"type": "text", "text": "ok"}]}, LOOK]
         window = engine.session("s").assemble(sent, provider="openai_chat")
@@ -158,7 +158,7 @@ class TestLostFields:
 
 
 class TestRepairs:
-    """What is mended on the way out; the archive has it as it came."""
+    """What is repaired in a window; the archive has it as it came."""
 
     def test_an_empty_list_of_calls_is_left_out(self, engine: Engine) -> None:
         """Everything else of the message stays."""
@@ -178,7 +178,7 @@ class TestRepairs:
 
     @pytest.mark.parametrize("content", [[PIXEL], [{"type": "text", "text": "It broke."}, PIXEL]])
     def test_a_picture_in_an_error_is_shown_behind_it(self, content: list[Any], engine: Engine) -> None:
-        """Anthropic takes nothing but text in a result that is an error."""
+        """Anthropic accepts only text in a result that is an error."""
         use = {"type": "tool_use", "id": "t1", "name": "shot", "input": {}}
         result = {"type": "tool_result", "tool_use_id": "t1", "content": content, "is_error": True}
         sent: list[dict[str, Any]] = [{"role": "user", "content": "Look"}, {"role": "assistant", "content": [use]}]
@@ -211,7 +211,7 @@ class TestRepairs:
         ],
     )
     def test_half_a_character_is_replaced(self, sent: list[dict[str, Any]], engine: Engine) -> None:
-        """What goes out can be written as UTF-8, the report says so, and the archive has what came."""
+        """The request can be written as UTF-8, the report says so, and the archive has the original."""
         for _ in range(2):
             window = engine.session("s").assemble(sent)
             json.dumps(window.request(), ensure_ascii=False).encode()
@@ -223,7 +223,7 @@ class TestRepairs:
         engine.session("s").search("half \ud83d")
 
     def test_two_halves_that_belong_together_become_one_character(self, engine: Engine) -> None:
-        """As a stream leaves them that was put together piece by piece."""
+        """A stream that is joined piece by piece leaves them so."""
         window = engine.session("s").assemble([{"role": "user", "content": "\ud83d" + "\ude00"}])
         assert window.render() == [{"role": "user", "content": "😀"}]
 
@@ -235,7 +235,7 @@ class TestEmptyMessages:
     @pytest.mark.parametrize("content", ["", "  \n", None, []])
     @pytest.mark.parametrize("provider", ["openai_chat", "anthropic", "openai_responses", "gemini"])
     def test_they_are_archived_and_left_out_of_windows(self, engine: Engine, content: object, provider: str) -> None:
-        """The report names each."""
+        """The report names each of them."""
         session = engine.session("s1")
         messages: list[dict[str, Any]] = [
             {"role": "user", "content": "Which port?"},
@@ -249,7 +249,7 @@ class TestEmptyMessages:
         assert len([line for line in window.report.repairs if "empty-message" in line]) == 2
 
     def test_a_window_of_nothing_else_is_an_error(self, engine: Engine) -> None:
-        """The message is archived all the same."""
+        """The message is archived anyway."""
         session = engine.session("s1")
         with pytest.raises(InvalidWindowError, match="give it text, or do not send it"):
             session.assemble([{"role": "user", "content": ""}], limit=8_000)

@@ -1,4 +1,4 @@
-"""Turns of work, in which nothing is asked, get small blocks or none; questions between them are answered.
+"""Turns of work, which ask nothing, get small blocks or none; questions between them are answered.
 
 Every way in makes the same turns in a project whose earlier session did the same work and states some facts.
 """
@@ -40,7 +40,7 @@ class Run:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    """A memory with an earlier session."""
+    """Open a memory with an earlier session."""
     settings = Settings(archive=Archive(cross_session=True), recall=UNHURRIED)
     with Engine.open(tmp_path / "memory", settings=settings, background=False) as one:
         one.session("earlier", project=PROJECT).assemble(make_earlier_session(32), limit=200_000, recall=False)
@@ -156,7 +156,7 @@ def test_turns_of_work_get_small_blocks_or_none(engine: Engine, tmp_path: Path, 
     ],
 )  # fmt: skip
 def test_a_command_asks_nothing(text: str) -> None:
-    """Nothing has to be remembered for it."""
+    """Nothing has to be recalled for it."""
     assert asks_nothing(text)
 
 

@@ -115,7 +115,7 @@ def test_any_refusal_is_one_of_our_errors(status: int | None, body: Any, headers
 @given(st.text(), st.none() | st.integers(100, 599))
 @settings(max_examples=examples(40))
 def test_any_text_can_be_judged(text: str, status: int | None) -> None:
-    """Any text can be checked for an overflow, and token counts in it are positive."""
+    """Any text can be checked for an overflow, and token counts in it are not negative."""
     assert is_overflow(text, status=status) in {True, False}
     found = numbers(text)
     assert all(figure is None or figure >= 0 for figure in (found.limit, found.requested))
