@@ -160,7 +160,9 @@ def _find_max_tokens(body: Json) -> int:
     config = body.get("generationConfig")
     if isinstance(config, Mapping):  # Gemini
         found = config.get("maxOutputTokens")
-        return found if isinstance(found, int) else 0
+        if isinstance(found, int):
+            return found
+        return 0
     for name in REPLY_FIELDS:
         found = body.get(name)
         if isinstance(found, int):

@@ -577,7 +577,10 @@ def _count_system(messages: Sequence[Given]) -> int:
     """Count the system messages that a conversation begins with."""
     count = 0
     for message in messages:
-        role = message.role if isinstance(message, Message) else message.get("role")
+        if isinstance(message, Message):
+            role = message.role
+        else:
+            role = message.get("role")
         if role not in {"system", "developer"}:
             break
         count += 1

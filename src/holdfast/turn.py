@@ -425,9 +425,11 @@ def _make_overview(
     room = overview_room(plan.items, request.limits, cap=memory.settings.recall.overview_tokens)
     if not room:
         return ()
+    if into is None:  # it is a message of its own
+        room -= MESSAGE_TOKENS
     overview = memory.make_overview(
         scope=history.scope,
-        cap=room if into is not None else room - MESSAGE_TOKENS,
+        cap=room,
         has_own=is_emptied,
         archive_tool=request.archive_tool,
         standing=request.standing,
@@ -436,7 +438,9 @@ def _make_overview(
     placed = find_overview(plan.items)
     if not overview.text or (placed is not None and placed.text == overview.text):
         return ()
-    reason = "after a cut" if is_cut else "at the start"
+    reason = "at the start"
+    if is_cut:
+        reason = "after a cut"
     return (
         place_overview(
             overview.text,

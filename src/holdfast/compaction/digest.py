@@ -381,7 +381,10 @@ _MAX_FILES: Final = 60
 
 def make_appendix(plan: CompactionPlan, *, recent_turns: int, is_recalled: bool = True) -> tuple[Section, ...]:
     """Make the sections below every summary, which models tend to forget: turns, failures, files, archive numbers."""
-    archive = archive_line(plan.ids, earlier=read_archive_line(plan.previous), is_recalled=is_recalled)
+    archive: tuple[str, ...] = ()
+    line = archive_line(plan.ids, earlier=read_archive_line(plan.previous), is_recalled=is_recalled)
+    if line:
+        archive = (line,)
     activity = plan.activity
     turns: list[Turn] = []
     if recent_turns:
@@ -400,7 +403,7 @@ def make_appendix(plan: CompactionPlan, *, recent_turns: int, is_recalled: bool 
         Section(title=FAILURES, lines=_list_failures(plan), weight=8, newest=True),
         Section(title="<read-files>", lines=_list_files(activity.read), weight=4, end="</read-files>"),
         Section(title="<modified-files>", lines=_list_files(activity.modified), weight=6, end="</modified-files>"),
-        Section(title="", lines=(archive,) if archive else (), weight=8),
+        Section(title="", lines=archive, weight=8),
     )
 
 

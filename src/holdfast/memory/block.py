@@ -70,7 +70,8 @@ class Marks:
 
     def is_ours(self, mark: str) -> bool:
         """Return whether a mark was made with one of the keys."""
-        digest, proof = mark[:_DIGEST], mark[_DIGEST:]
+        digest = mark[:_DIGEST]
+        proof = mark[_DIGEST:]
         return any(hmac.compare_digest(proof, _prove(key, digest)) for key in self.keys)
 
 

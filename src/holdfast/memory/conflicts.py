@@ -255,4 +255,7 @@ def _join(rows: Sequence[FactRow], pairs: Iterable[tuple[int, int]]) -> list[lis
     groups: dict[int, list[int]] = defaultdict(list)
     for place in parents:
         groups[find_root(place)].append(place)
-    return [[rows[place] for place in sorted(group)] for group in groups.values()]
+    joined: list[list[FactRow]] = []
+    for group in groups.values():
+        joined.append([rows[place] for place in sorted(group)])
+    return joined

@@ -56,7 +56,9 @@ def exclude(
         data["until_repeated"] = True
     records: list[Record] = []
     for row in rows:
-        key = f"{'fact' if isinstance(row, FactRow) else 'message'}:{row.id}"
+        key = f"message:{row.id}"
+        if isinstance(row, FactRow):
+            key = f"fact:{row.id}"
         records.append(Record(scope=row.scope, kind=EXCLUDED, key=key, data=data, time=time))
     with store.transaction():
         store.add_records(records)

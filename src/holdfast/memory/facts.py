@@ -208,7 +208,10 @@ def _score(rows: Sequence[FactRow], wanted: Collection[str]) -> list[float]:
     count = max(len(rows), MIN_FACTS)
     weights = {term: math.log(1 + (count - frequency[term] + 0.5) / (frequency[term] + 0.5)) for term in wanted}
     total = sum(weights.values()) or 1.0
-    return [sum(weights[term] for term in shared) / total for shared in found]
+    shares: list[float] = []
+    for shared in found:
+        shares.append(sum(weights[term] for term in shared) / total)
+    return shares
 
 
 def read_words(row: FactRow) -> frozenset[str]:

@@ -80,7 +80,11 @@ def add_later(lines: Sequence[SessionLine], statements: Sequence[UserStatement])
         outcome = complete(line.outcome)
         keys = tuple(complete(key) for key in line.keys)
         done.append(replace(line, title=title, outcome=outcome, keys=keys, messages=tuple(sorted(messages))))
-    return [replace(line, keys=tuple(key for key in line.keys if key not in moved)) for line in done]
+    listed: list[SessionLine] = []
+    for line in done:
+        keys = tuple(key for key in line.keys if key not in moved)
+        listed.append(replace(line, keys=keys))
+    return listed
 
 
 def _measure_rarity(statements: Sequence[UserStatement]) -> Rarity:

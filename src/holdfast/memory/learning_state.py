@@ -99,8 +99,11 @@ def _find_missing_model(reader: str, settings: Settings, readers: Collection[str
     if reader in readers or reader in named:
         return ""
     if reader == OWN:
-        has_model = knowledge.model or settings.compaction.model
-        return "" if has_model else "set knowledge.model, or run `holdfast learn --model NAME`"
+        if knowledge.model or settings.compaction.model:
+            return ""
+        return "set knowledge.model, or run `holdfast learn --model NAME`"
     if reader == HOSTS:
-        return "" if knowledge.host_model else "choose one with `holdfast install HOST --learn MODEL`"
+        if knowledge.host_model:
+            return ""
+        return "choose one with `holdfast install HOST --learn MODEL`"
     return f"run `holdfast learn --model {reader}` again"

@@ -130,7 +130,8 @@ def _list_numeric_dates(text: str) -> Iterator[CalendarDate]:
         month = int(match["first"])
         day = int(match["second"])
         if month > _MONTHS:
-            month, day = day, month
+            month = int(match["second"])
+            day = int(match["first"])
         yield CalendarDate(month=month, day=day, place=match.span())
 
 

@@ -97,7 +97,9 @@ def combined_relevance(signals: Signals) -> float:
     by_many = float(found.nearest.mean()) * (_WORDLESS_SHARE + (1 - _WORDLESS_SHARE) * share)
     by_one = float(found.nearest.max()) * share
     size = _relative_size(signals)
-    growth = COSINE_GROWTH if size > 1 else GROWTH
+    growth = GROWTH
+    if size > 1:
+        growth = COSINE_GROWTH
     enough = MIN_COSINE * math.pow(size, growth)
     return signals.vector_weight * max(by_many, by_one) / enough
 

@@ -74,7 +74,7 @@ def blank_text_is_zero(make: Maker) -> None:
 
 
 def same_text_has_same_row(make: Maker) -> None:
-    """A text always has the same row, in any batch and in any order."""
+    """A text has the same row every time, in any batch and in any order."""
     embedder = make()
     for kind in _PURPOSES:
         together = embedder.embed(TEXTS, kind=kind)

@@ -225,8 +225,11 @@ def _handler(provider: ScriptedProvider) -> type[BaseHTTPRequestHandler]:
 def _answer(
     to: BaseHTTPRequestHandler, step: Step, body: dict[str, Any], *, wire: Wire, number: int, closing: threading.Event
 ) -> None:
-    model, is_stream = str(body.get("model")), body.get("stream") or ":streamGenerateContent" in to.path
-    match ScriptedReply(text=step) if isinstance(step, str) else step:
+    model = str(body.get("model"))
+    is_stream = body.get("stream") or ":streamGenerateContent" in to.path
+    if isinstance(step, str):
+        step = ScriptedReply(text=step)
+    match step:
         case ModelError() as error:
             _send(to, Raw(*error_answer(error, wire.format)))
         case ScriptedReply() as reply if is_stream:
@@ -284,8 +287,12 @@ def _stream(
 
 
 def _write_event(to: BaseHTTPRequestHandler, name: str | None, data: Any) -> None:
-    text = data if isinstance(data, str) else json.dumps(data)
-    lines = (f"event: {name}\n" if name else "") + f"data: {text}\n\n"
+    text = data
+    if not isinstance(data, str):
+        text = json.dumps(data)
+    lines = f"data: {text}\n\n"
+    if name:
+        lines = f"event: {name}\n{lines}"
     content = lines.encode()
     to.wfile.write(f"{len(content):x}\r\n".encode() + content + b"\r\n")
     to.wfile.flush()
@@ -417,9 +424,9 @@ def _items(reply: ScriptedReply, number: int) -> Iterator[dict[str, Any]]:
         sealed = {"encrypted_content": reply.signature or "sealed"}
         yield {"type": "reasoning", "id": f"rs_{number}", "summary": summary, **sealed}
     if reply.words:
-        kind = "refusal" if reply.stop == "refusal" else "output_text"
-        key = "refusal" if reply.stop == "refusal" else "text"
-        part = {"type": kind, key: reply.words, "annotations": []}
+        part: dict[str, Any] = {"type": "output_text", "text": reply.words, "annotations": []}
+        if reply.stop == "refusal":
+            part = {"type": "refusal", "refusal": reply.words, "annotations": []}
         yield {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": [part]}
     for index, call in enumerate(reply.calls):
         fields = {"call_id": call.id, "name": call.name, "arguments": encode_arguments(call.arguments)}
@@ -461,12 +468,15 @@ def gemini_events(reply: ScriptedReply, *, model: str = "scripted", number: int 
 def gemini_message(reply: ScriptedReply, *, model: str = "scripted", number: int = 1) -> dict[str, Any]:
     """Return a reply as Gemini sends it in one piece."""
     usage = _usage(reply)
-    parts: list[dict[str, Any]] = [{"text": reply.thinking, "thought": True}] if reply.thinking else []
+    parts: list[dict[str, Any]] = []
+    if reply.thinking:
+        parts.append({"text": reply.thinking, "thought": True})
     parts += [{"text": piece} for piece in reply.arriving]
     for call in reply.calls:
         function = {"id": call.id, "name": call.name, "args": object_arguments(call.arguments)}
         parts.append({"functionCall": function, "thoughtSignature": reply.signature or "c2VhbGVk"})
-    sent, finish = usage.input + usage.cache_read, _GEMINI_STOPS.get(_stop(reply), "STOP")
+    sent = usage.input + usage.cache_read
+    finish = _GEMINI_STOPS.get(_stop(reply), "STOP")
     counts = {"promptTokenCount": sent, "cachedContentTokenCount": usage.cache_read}
     totals = {"candidatesTokenCount": usage.output, "totalTokenCount": sent + usage.output}
     return {
@@ -480,8 +490,9 @@ def gemini_message(reply: ScriptedReply, *, model: str = "scripted", number: int
 def error_answer(error: ModelError, format: str) -> tuple[int, dict[str, Any], dict[str, str]]:
     """Return the status, body and headers with which a provider answers for an error."""
     status, kind, words = _error(error, format)
-    wait = error.retry_after if isinstance(error, ModelBusyError) else None
-    headers = {} if wait is None else {"retry-after": f"{wait:g}"}
+    headers: dict[str, str] = {}
+    if isinstance(error, ModelBusyError) and error.retry_after is not None:
+        headers["retry-after"] = f"{error.retry_after:g}"
     if format == "anthropic":
         body: dict[str, Any] = {"type": "error", "error": {"type": kind, "message": words}}
     elif format == "gemini":
@@ -492,8 +503,11 @@ def error_answer(error: ModelError, format: str) -> tuple[int, dict[str, Any], d
 
 
 def _error(error: ModelError, format: str) -> tuple[int, str, str]:
-    kinds = ("context_length_exceeded", "rate_limit_exceeded")
-    too_long, busy = ("invalid_request_error", "rate_limit_error") if format == "anthropic" else kinds
+    too_long = "context_length_exceeded"
+    busy = "rate_limit_exceeded"
+    if format == "anthropic":
+        too_long = "invalid_request_error"
+        busy = "rate_limit_error"
     match error:
         case ModelOverflowError():
             words = _OVERFLOWS.get(format, _OVERFLOWS["openai_chat"])
