@@ -57,7 +57,7 @@ CLOSE_SECONDS: Final = 10.0
 MAX_JOBS: Final = 10_000
 """How many jobs are read at once to find one that may run now."""
 SWEEP_MILLISECONDS: Final = 20_000
-"""How often sessions that are idle are looked for."""
+"""How often idle sessions are searched for, in milliseconds."""
 LOCK_SECONDS: Final = 0.05
 """How long `work` waits before it checks again whether another process still works."""
 
@@ -103,7 +103,7 @@ class Engine:
         self._due: dict[Session, int] = {}
         self._failures: LruCache[Scope, list[str]] = LruCache(MAX_FAILURES)  # of the background, by agent and project
         self._jobs: list[Job] = []  # that wait, as far as this process has seen
-        self._swept_at: int | None = None  # when sessions that are idle were last looked for
+        self._swept_at: int | None = None  # when idle sessions were last searched for
         self._limit = ""  # the limit of extraction that was last reported
         self._resources = Resources(
             memory=memory,
@@ -545,7 +545,7 @@ class Engine:
         # What the last call added no longer holds. No report may have taken it yet.
         with self._lock:
             for owner in list(self._failures):
-                self._failures[owner] = [each for each in self._failures[owner] if not each.startswith(WAITS)]
+                self._failures[owner] = [text for text in self._failures[owner] if not text.startswith(WAITS)]
         if limit:
             self._add_failures(self._jobs, f"{WAITS}: {limit}")
 
@@ -607,7 +607,7 @@ class Worker:
         while not self._stopped.is_set():
             self._notified.wait(POLL_SECONDS)
             self._stopped.wait(GATHER_SECONDS)
-            self._notified.clear()  # before the work: what arrives during it is looked for again
+            self._notified.clear()  # before the work, so that what arrives during it wakes the thread again
             more = True
             while more and not self._stopped.is_set():
                 try:

@@ -10,7 +10,7 @@
         response = send(exchange.body)
     exchange.archive(read_reply(response.json(), "anthropic"))
 
-Nothing here talks to a provider. The caller sends the request, by whatever client, synchronous or not, and hands in the
+Nothing here talks to a provider. The caller sends the request with any client, synchronous or not, and passes in the
 refusal or the reply. An `Exchange` is a value: `shrink` returns another one. Its methods read and write the memory, so
 an asynchronous caller runs them in a thread.
 """

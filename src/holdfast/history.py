@@ -577,6 +577,7 @@ def _count_system(messages: Sequence[Given]) -> int:
     """Count the system messages that a conversation begins with."""
     count = 0
     for message in messages:
+        role: object
         if isinstance(message, Message):
             role = message.role
         else:
@@ -604,9 +605,9 @@ def _measure_strings(value: Any) -> int:
         return sum(map(_measure_strings, value))
     if is_dataclass(value):
         size = 0
-        for one in fields(value):
-            if one.name != "origin":  # the wire form, whose strings are those of the message
-                size += _measure_strings(getattr(value, one.name))
+        for attribute in fields(value):
+            if attribute.name != "origin":  # the wire form, whose strings are those of the message
+                size += _measure_strings(getattr(value, attribute.name))
         return size
     return 0
 

@@ -98,9 +98,9 @@ AutoCompaction: TypeAlias = Literal["off", "inline", "background"]
 ARCHIVE_TOOL: Final = "archive_get"
 """The tool that shows archived messages; hosts may put a prefix before its name."""
 MAX_TURN_MESSAGES: Final = 50
-"""The messages among which the newest one of the user is looked for: a turn may have many calls and results."""
+"""How many messages are searched for the newest one of the user. A turn may have many calls and results."""
 RETRY_AFTER: Final = 8
-"""Messages after which an automatic compaction that failed is tried again.
+"""After how many messages an automatic compaction that failed is tried again.
 
 Without a pause, each request and each reply would try it: a model that does not answer would hold up all of them.
 """

@@ -139,7 +139,7 @@ def _fit(given: Sequence[Section], limit: int, count: TokenCounter) -> list[Sect
 
 
 def _shares(costs: Sequence[int], weights: Sequence[int], limit: int) -> list[int]:
-    """Share tokens: each section gets what it needs if that is below its share, else its share of the rest."""
+    """Divide tokens among sections: each gets what it needs if that is below its share, or its share of the rest."""
     rooms: dict[int, int] = {}
     waiting = set(range(len(costs)))
     left = limit

@@ -125,10 +125,10 @@ def budget(
 ) -> Budget:
     """Compute the limits of a request.
 
-    The size of the window is `window`, else that of the settings, else `model_window`, which the model reports, else
-    the known size for the model's name. The reserve is by default that of the settings, up to `MAX_RESERVE_SHARE` of
-    the window; a higher value is not used and gives a warning. If the settings have none, it is the default, up to a
-    quarter of the window, and less once the conversation has replies: see `Budget.follow_replies`.
+    The size of the window is the first of these that is known: `window`, that of the settings, `model_window`, which
+    the model reports, and the known size for the model's name. The reserve is by default that of the settings, up to
+    `MAX_RESERVE_SHARE` of the window; a higher value is not used and gives a warning. If the settings have none, it is
+    the default, up to a quarter of the window, and less once the conversation has replies: see `Budget.follow_replies`.
 
     Raises:
         InputError: The window is not positive, or the reserve leaves no room in it.

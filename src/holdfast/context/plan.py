@@ -373,7 +373,7 @@ def _find_usual_limit(
 
 
 def _limit_protected(spans: Sequence[_Span], *, limit: int) -> list[_Span]:
-    """Of the spans that need not stay, protect only the newest ones, in half of the room that the others leave.
+    """Of the protected spans that need not stay, protect only the newest, up to half of the room that the others leave.
 
     A span that is larger than all of that room yields: it is removed first.
     """
@@ -638,9 +638,10 @@ def explain_no_block(items: Sequence[Item], *, position: Position) -> str:
 
 
 def clear_blocks(items: Sequence[Item], budget: Budget, *, position: Position) -> tuple[Edit, ...]:
-    """Return the edit that removes earlier blocks, if they leave a new one less than half of its room.
+    """Return the edit that removes earlier blocks; nothing if they leave a new one half of its room.
 
-    Without it, after a few questions nothing could be recalled until the next cut.
+    What is left must be enough for a small block, too. Without this edit, after a few questions nothing could be
+    recalled until the next cut.
     """
     recalled = sum(item.block.tokens for item in items if item.block)
     if position == "head" or not recalled or _has_block(items):

@@ -110,11 +110,12 @@ class Keywords:
 
         # A row for each term, a column for each wanted window: the position of the window in the list of the term, and
         # then in all lists end to end.
-        sizes = np.array([len(one.windows) for one in lists], np.intp).reshape(-1, 1)
-        places = np.array([one.windows.searchsorted(wanted) for one in lists], np.intp).reshape(len(lists), len(wanted))
+        sizes = np.array([len(posting.windows) for posting in lists], np.intp).reshape(-1, 1)
+        places = np.array([posting.windows.searchsorted(wanted) for posting in lists], np.intp)
+        places = places.reshape(len(lists), len(wanted))
         places = np.minimum(places, sizes - 1) + sizes.cumsum(axis=0) - sizes
-        all_windows = np.concatenate([no_windows, *[one.windows for one in lists]])
-        all_counts = np.concatenate([no_counts, *[one.counts for one in lists]])
+        all_windows = np.concatenate([no_windows, *[posting.windows for posting in lists]])
+        all_counts = np.concatenate([no_counts, *[posting.counts for posting in lists]])
         is_found = all_windows.take(places) == wanted
         times = np.where(is_found, all_counts.take(places), 0).astype(np.float32)
 
@@ -131,16 +132,16 @@ def score(terms: Sequence[Term], corpus: Corpus) -> Keywords:
     columns = corpus.columns
     terms = _select_terms(terms, corpus)
     postings = [term.postings for term in terms]
-    frequencies = [len(one.passages) for one in postings]
+    frequencies = [len(posting.passages) for posting in postings]
     weights = np.array([term.weight for term in terms])
     idf = weights * [_idf(frequency, corpus.total) for frequency in frequencies]
 
     # The passages of all terms, one term after the other.
-    passages = np.concatenate([np.zeros(0, np.intp), *[one.passages for one in postings]])
-    times = np.concatenate([np.zeros(0, np.float32), *[one.times for one in postings]])
-    each = np.repeat(idf.astype(np.float32), frequencies)
-    each *= _saturate(times, columns["length"].take(passages), corpus.average)
-    scores = _sums(passages, each, columns.passages)
+    passages = np.concatenate([np.zeros(0, np.intp), *[posting.passages for posting in postings]])
+    times = np.concatenate([np.zeros(0, np.float32), *[posting.times for posting in postings]])
+    added = np.repeat(idf.astype(np.float32), frequencies)
+    added *= _saturate(times, columns["length"].take(passages), corpus.average)
+    scores = _sums(passages, added, columns.passages)
     _add_related(scores, terms, idf.tolist(), corpus)
 
     total = max(corpus.total, MIN_IDF_PASSAGES)
@@ -148,14 +149,14 @@ def score(terms: Sequence[Term], corpus: Corpus) -> Keywords:
     weighted = weights * rarity
     share = (weighted / (weighted.sum() or 1)).astype(np.float32)
     found_terms: list[tuple[Postings, float]] = []
-    for one, weight in zip(postings, idf.tolist(), strict=True):
-        if len(one.passages):
-            found_terms.append((one, weight))
+    for posting, weight in zip(postings, idf.tolist(), strict=True):
+        if len(posting.passages):
+            found_terms.append((posting, weight))
     for term, max_idf in zip(terms, idf.tolist(), strict=True):
-        for one, related_share in term.related:
-            if len(one.passages):
-                weight = min(max_idf, term.weight * _idf(len(one.passages), corpus.total)) * related_share
-                found_terms.append((one, WINDOW_SHARE * weight))
+        for posting, related_share in term.related:
+            if len(posting.passages):
+                weight = min(max_idf, term.weight * _idf(len(posting.passages), corpus.total)) * related_share
+                found_terms.append((posting, WINDOW_SHARE * weight))
     return Keywords(
         passages=scores,
         sessions=_score_sessions(passages, times, weights=weights, frequencies=frequencies, corpus=corpus),
@@ -173,17 +174,17 @@ def _add_related(scores: Floats, terms: Sequence[Term], idf: Sequence[float], co
     for term, max_idf in zip(terms, idf, strict=True):
         lists: list[Postings] = []
         values: list[float] = []
-        for one, share in term.related:
-            if len(one.passages):
-                lists.append(one)
+        for posting, share in term.related:
+            if len(posting.passages):
+                lists.append(posting)
                 # A related term is never worth more than the term itself, however rare it is.
-                values.append(min(max_idf, term.weight * _idf(len(one.passages), corpus.total)) * share)
+                values.append(min(max_idf, term.weight * _idf(len(posting.passages), corpus.total)) * share)
         if not lists:
             continue
-        passages = np.concatenate([one.passages for one in lists])
-        times = np.concatenate([one.times for one in lists])
-        each = np.repeat(np.array(values, np.float32), [len(one.passages) for one in lists])
-        np.maximum.at(best, passages, each * _saturate(times, lengths.take(passages), corpus.average))
+        passages = np.concatenate([posting.passages for posting in lists])
+        times = np.concatenate([posting.times for posting in lists])
+        added = np.repeat(np.array(values, np.float32), [len(posting.passages) for posting in lists])
+        np.maximum.at(best, passages, added * _saturate(times, lengths.take(passages), corpus.average))
         best[term.postings.passages] = 0
         scores[passages] += best[passages]
         best[passages] = 0  # for the next term
@@ -191,8 +192,8 @@ def _add_related(scores: Floats, terms: Sequence[Term], idf: Sequence[float], co
 
 def _best_window(postings: Sequence[Postings], share: Floats, columns: Columns) -> Floats:
     """Return the share of the query in each passage's best window; fewer than `FEW_TERMS` count only in part."""
-    windows = np.concatenate([np.zeros(0, np.uint32), *[one.windows for one in postings]]).astype(np.intp)
-    weights = _sums(windows, np.repeat(share, [len(one.windows) for one in postings]), columns.windows)
+    windows = np.concatenate([np.zeros(0, np.uint32), *[posting.windows for posting in postings]]).astype(np.intp)
+    weights = _sums(windows, np.repeat(share, [len(posting.windows) for posting in postings]), columns.windows)
     counts = _sums(windows, np.uint8(1), columns.windows)
     passages = columns["passage"]
     # If most windows have a term, going through all of them in order takes less time than gathering only those.
@@ -257,7 +258,7 @@ def _select_terms(terms: Sequence[Term], corpus: Corpus) -> Sequence[Term]:
         return terms
     chosen: list[Term] = []
     for term in terms:
-        related = [(_keep_visible(one, corpus), share) for one, share in term.related]
+        related = [(_keep_visible(posting, corpus), share) for posting, share in term.related]
         chosen.append(Term(_keep_visible(term.postings, corpus), term.weight, related, term.word))
     return chosen
 

@@ -697,7 +697,7 @@ def _unsegmented_share(text: str) -> float:
 
 _COMMA: Final = re.compile(r",(?=\s*[}\]])")
 _MAX_OBJECT_CHARS: Final = 20_000
-"""A longer object is not one fact, and parsing what every brace begins would take long."""
+"""A longer object is not one fact, and trying to parse one at every brace would take long."""
 
 
 def parse_objects(text: str, *, name: str, key: str) -> list[dict[str, Any]] | None:

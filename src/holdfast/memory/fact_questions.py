@@ -32,16 +32,16 @@ def match_questions(questions: Sequence[Sequence[str]], query: str) -> list[floa
 
     related = find_related(wanted)
     near = set(wanted).union(*related.values())
-    stored = [[_weigh(question) for question in each] for each in questions]
+    stored = [[_weigh(question) for question in of_fact] for of_fact in questions]
     frequency: Counter[str] = Counter()
-    for each in stored:
-        for weights in each:
+    for of_fact in stored:
+        for weights in of_fact:
             frequency.update(weights.keys())
     count = max(MIN_QUESTIONS, sum(map(len, stored)))
     found: list[float] = []
-    for each in stored:
+    for of_fact in stored:
         best = 0.0
-        for weights in each:
+        for weights in of_fact:
             if not near.isdisjoint(weights):
                 best = max(best, _match(wanted, weights, related, frequency=frequency, count=count))
         found.append(best)

@@ -104,6 +104,6 @@ def _note_rivals(hits: Sequence[FactHit], holding: Sequence[FactRow], *, settled
             rivals = index.find_rivals(hit.fact)
             possible = index.find_possible_rivals(hit.fact, shown)
             note = conflicts.note_conflict(hit.fact, rivals, possible_rivals=possible)
-        notes = [each for each in (hit.note, note) if each]
+        notes = [text for text in (hit.note, note) if text]
         noted.append(replace(hit, note="; ".join(notes)))
     return noted

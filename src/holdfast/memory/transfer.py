@@ -280,7 +280,7 @@ def load_folder(store: Store, folder: Path, *, owner: Scope = _PLAIN, masked: bo
             seen: set[tuple[str, str]] = set()
             store.add_facts([fact for fact in owned if not is_known(store, fact, seen)])
             count += len(owned)
-        return count, [f"{folder / each.file}:{each.line}: {each.reason}" for each in files.problems]
+        return count, [f"{folder / problem.file}:{problem.line}: {problem.reason}" for problem in files.problems]
 
 
 def _mask_fact(fact: FactRow) -> FactRow:

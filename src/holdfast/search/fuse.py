@@ -217,7 +217,7 @@ class Ranking:
 
     def parts(self, places: Sequence[int]) -> list[Parts]:
         """Return the parts of the scores of some candidates."""
-        columns = (self.stages[each.name][places].tolist() for each in fields(Parts))
+        columns = (self.stages[part.name][places].tolist() for part in fields(Parts))
         return list(map(Parts, *columns))
 
 
