@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli import main
+from support.forked import Holdfast
 
 SECRET = "ghp_" + "x1Y2" * 9
 KEY = "sk-live-" + "q7W8" * 8
@@ -258,3 +261,24 @@ class TestTrust:
         (clone.folder / "data").symlink_to(clone.home)
         assert clone.run("stats").returncode == 1
         assert {row["state"] for row in clone.data("trust", "--list")} == {"trusted", "changed"}
+
+    def test_a_link_in_the_place_of_an_open_store(self, clone: Clone) -> None:
+        """It is refused as it would be at the start: `holdfast rpc` opens a store again that was deleted meanwhile."""
+        (clone.folder / "holdfast.toml").write_text('archive.path = "data"\n')
+        clone.run("trust")
+        clone.run("remember", "--home", str(clone.home / "memory"), "The port is 5433.")
+        command = ("rpc", "--project", str(clone.folder))
+        with Holdfast[str](*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            answers: list[dict[str, Any]] = []
+            for _ in range(2):
+                call = {"id": 1, "method": "facts", "params": {"session": "s"}}
+                process.stdin.write(json.dumps(call) + "\n")
+                process.stdin.flush()
+                answers.append(json.loads(process.stdout.readline()))
+                if len(answers) == 1:
+                    shutil.rmtree(clone.folder / "data")
+                    (clone.folder / "data").symlink_to(clone.home / "memory")
+        assert answers[0]["result"] == []
+        assert "this link leads out" in answers[1]["error"]["message"]

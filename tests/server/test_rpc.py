@@ -6,12 +6,15 @@ import io
 import json
 import os
 import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
 from holdfast import Engine
+from holdfast.errors import StorageError
 from holdfast.server.rpc import MAX_THREADS, Rpc, serve_calls
 from holdfast.settings import Archive, Embedding, ServerSettings, Settings
 from holdfast.store.opening import STORE_NAME
@@ -99,38 +102,81 @@ class TestAMemoryThatFails:
         assert any(warning.startswith("archive: ") for warning in answer["result"]["report"]["warnings"])
 
 
+@dataclass(frozen=True)
+class Host:
+    """A host that calls a process, and waits for each answer."""
+
+    calls: IO[bytes]
+    answers: IO[bytes]
+
+    def append(self, number: int, *texts: str) -> dict[str, Any]:
+        """Add messages to a session."""
+        messages = [{"role": "user", "content": text} for text in texts]
+        call = {"id": number, "method": "append", "params": {"session": "s", "messages": messages}}
+        self.calls.write(json.dumps(call).encode() + b"\n")
+        answer: dict[str, Any] = json.loads(self.answers.readline())
+        assert answer["id"] == number
+        return answer
+
+
+def open_memory(home: Path) -> Engine:
+    """Open a memory without an embedder."""
+    return Engine.open(home, settings=Settings(embedding=Embedding(provider="none")), background=False)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    """Answer the calls of a host with the memory in a folder, as `holdfast rpc` does."""
+    calls_out, calls_in = os.pipe()
+    answers_out, answers_in = os.pipe()
+
+    def serve() -> None:
+        with os.fdopen(calls_out, "rb") as stream, os.fdopen(answers_in, "wb") as output:
+            serve_calls(lambda: open_memory(tmp_path / "memory"), stream, output)
+
+    process = threading.Thread(target=serve)
+    process.start()
+    with os.fdopen(calls_in, "wb", buffering=0) as calls, os.fdopen(answers_out, "rb") as answers:
+        yield Host(calls, answers)
+    process.join(PATIENCE)
+
+
 class TestAMemoryThatIsDeleted:
-    def test_the_next_call_gets_a_new_one(self, tmp_path: Path) -> None:
+    def test_the_next_call_gets_a_new_one(self, host: Host, tmp_path: Path) -> None:
         """Nothing that a call has brought to either is refused, and no call is left without an answer."""
-        home = tmp_path / "memory"
-        calls_out, calls_in = os.pipe()
-        answers_out, answers_in = os.pipe()
-
-        def open_memory() -> Engine:
-            return Engine.open(home, settings=Settings(embedding=Embedding(provider="none")), background=False)
-
-        def serve() -> None:
-            with os.fdopen(calls_out, "rb") as stream, os.fdopen(answers_in, "wb") as output:
-                serve_calls(open_memory, stream, output)
-
-        process = threading.Thread(target=serve)
-        process.start()
-        with os.fdopen(calls_in, "wb", buffering=0) as stream, os.fdopen(answers_out, "rb") as answers:
-            first = {"role": "user", "content": "The port is 5433."}
-            then = {"role": "user", "content": "The mirror is on port 7391."}
-            for number, messages in enumerate([[first], [first, then]]):
-                call = {"id": number, "method": "append", "params": {"session": "s", "messages": messages}}
-                stream.write(json.dumps(call).encode() + b"\n")
-                answer = json.loads(answers.readline())
-                assert answer["id"] == number
-                assert len(answer["result"]["ids"]) == len(messages)
-                if number == 0:
-                    for file in home.iterdir():
-                        file.unlink()
-        process.join(PATIENCE)
-        with open_memory() as engine:
+        first = "The port is 5433."
+        then = "The mirror is on port 7391."
+        assert len(host.append(0, first)["result"]["ids"]) == 1
+        for file in (tmp_path / "memory").iterdir():
+            file.unlink()
+        assert len(host.append(1, first, then)["result"]["ids"]) == 2
+        host.calls.close()
+        with open_memory(tmp_path / "memory") as engine:
             stored = [row.message.text for row in engine.session("s").messages()]
-        assert stored == [first["content"], then["content"]]
+        assert stored == [first, then]
+
+    def test_what_cannot_be_opened_is_the_answer_to_each_call_until_it_can(self, host: Host, tmp_path: Path) -> None:
+        """A host waits for an answer to every call."""
+        home = tmp_path / "memory"
+        host.append(0, "The port is 5433.")
+        for file in home.iterdir():
+            file.unlink()
+        home.rmdir()
+        home.write_text("no memory")
+        for number in (1, 2):
+            error = host.append(number, "The mirror is on port 7391.")["error"]
+            assert error["type"] == "StorageError"
+            assert "is a file, and no memory" in error["message"]
+        home.unlink()
+        assert host.append(3, "The mirror is on port 7391.")["result"]["ids"] == [1]
+
+
+def test_a_memory_that_cannot_be_opened_at_first_is_an_error(tmp_path: Path) -> None:
+    """The command says why, and ends."""
+    (tmp_path / "memory").write_text("no memory")
+    calls = io.BytesIO(b'{"id": 1, "method": "ping"}\n')
+    with pytest.raises(StorageError, match="is a file, and no memory"):
+        serve_calls(lambda: open_memory(tmp_path / "memory"), calls, io.BytesIO())
 
 
 class TestLines:

@@ -153,9 +153,12 @@ def rpc(*, project: Path | None, home: Path | None, as_json: bool) -> None:  # n
     from holdfast.server.rpc import serve_calls  # noqa: PLC0415 - only for this
     from holdfast.shared import find_memory  # noqa: PLC0415 - takes time
 
-    memory = find_memory(home, project=None if project is None else project.absolute())
-    print_warnings(memory.warnings)
-    serve_calls(memory.open, sys.stdin.buffer, sys.stdout.buffer)
+    def find() -> SharedMemory:
+        return find_memory(home, project=None if project is None else project.absolute())
+
+    print_warnings(find().warnings)
+    # Found again before it is opened again: somebody may have put a link there that leads elsewhere.
+    serve_calls(lambda: find().open(), sys.stdin.buffer, sys.stdout.buffer)
 
 
 @click.command()

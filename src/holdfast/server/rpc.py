@@ -30,6 +30,7 @@ from holdfast.hooks.handlers import HostHooks
 from holdfast.memory.query import find_recall_switch
 from holdfast.report import Window
 from holdfast.session import CALLER, Session
+from holdfast.settings import ServerSettings
 from holdfast.store.base import FactType, MessageRow, Record, Select
 from holdfast.store.connection import find_file_number
 from holdfast.timeline import MAX_CUT_CHARS
@@ -435,12 +436,28 @@ def serve_calls(open_engine: Callable[[], Engine], stream: IO[bytes], output: IO
     """Answer the calls on a stream until it ends.
 
     If the file of the memory is deleted, moved or replaced meanwhile, the calls after that are answered with what is at
-    its place then, which is a new memory if there is nothing. A host that runs for days has no memory otherwise.
+    its place then, which is a new memory if there is nothing. A host that runs for days has no memory otherwise. If
+    that cannot be opened, the answer to each call is the reason, and the next one tries again.
+
+    Raises:
+        HoldfastError: The memory cannot be opened when this begins.
     """
+    limit = ServerSettings().max_request_bytes
     left: bytes | None = None
     while True:
-        with open_engine() as engine:
-            left = Rpc(engine).serve(stream, output, first=left)
+        try:
+            engine = open_engine()
+        except HoldfastError as error:
+            if left is None:
+                raise
+            with suppress(OSError):  # as above
+                output.write(_refuse(left, error))
+                output.flush()
+            left = next(_read_lines(stream, limit=limit), None)
+        else:
+            with engine:  # closed before the next one is opened: SQLite has files next to both of the same name
+                limit = engine.settings.server.max_request_bytes
+                left = Rpc(engine).serve(stream, output, first=left)
         if left is None:
             return
 
@@ -456,9 +473,16 @@ def _read_lines(stream: IO[bytes], *, limit: int) -> Iterator[bytes]:
             yield line
 
 
+def _refuse(line: bytes, error: HoldfastError) -> bytes:
+    """Return the answer to a call for which there is no memory."""
+    number: Any = None
+    with suppress(ValueError, LookupError, TypeError, RecursionError):
+        number = json.loads(line)["id"]
+    return _encode({"id": number, "error": {"type": type(error).__name__, "message": str(error)}})
+
+
 def _refuse_line() -> bytes:
-    message = "the call is longer than the setting server.max_request_bytes allows"
-    return _encode({"id": None, "error": {"type": InputError.__name__, "message": message}})
+    return _refuse(b"", InputError("the call is longer than the setting server.max_request_bytes allows"))
 
 
 def _encode(value: Mapping[str, Any]) -> bytes:
