@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.memory.deadlines import Deadlines
 from holdfast.memory.memory import Memory
-from holdfast.memory.query import Shown
-from holdfast.memory.session_questions import LAST_SESSION, read_question
+from holdfast.memory.query import RecallQuery, Shown
+from holdfast.memory.session_questions import LAST_SESSION, add_sessions, read_question
 from holdfast.messages import Message
 from holdfast.settings import Archive, Embedding, Settings
 from holdfast.store.base import Scope
@@ -344,3 +345,25 @@ class TestAnswers:
         assert "The importer drops empty rows." in block
         assert "filter(None)" not in block
         assert "old file format" not in block
+
+    def test_sessions_for_which_there_is_no_time_are_counted(self, memory: Memory) -> None:
+        """The newest is listed in any case. Nothing else of a request waits for the words of old sessions."""
+        for number in range(5):
+            hold(memory, f"s{number}", user(f"We decided to keep part {number}."), days=1 + number)
+        query = RecallQuery(texts=("Which decisions did we make?",), scope=HERE, across=True, now=NOW)
+        unhurried = add_sessions(memory.store, query, Deadlines.start(None, timer=lambda: 0.0))
+        late = add_sessions(memory.store, query, Deadlines.start(0.0, timer=lambda: 0.0))
+        assert len(unhurried.sessions) > 4
+        assert unhurried.more_sessions == 0
+        assert late.sessions == unhurried.sessions[-1:]
+        assert late.more_sessions >= 4
+
+    def test_of_pasted_logs_only_the_newest_are_looked_at(self, memory: Memory) -> None:
+        """They would take seconds."""
+        logs = [user("The worker has read one more page of it. " * 2_500) for _ in range(2)]
+        early = user("We decided to use NATS for events.")
+        later = user("We decided to keep the buckets in Oslo.")
+        hold(memory, "logs", user("Look at the worker."), early, *logs, later, days=2)
+        block = memory.recall(("Which decisions did we make?",), scope=HERE).block
+        assert "buckets in Oslo" in block
+        assert "NATS" not in block

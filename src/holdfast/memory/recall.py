@@ -159,7 +159,7 @@ def recall(
         return Recall(reason=f"a question of less than {query.min_chars} characters recalls nothing")
     if query.texts and asks_nothing(query.texts[-1]) and not query.facts:
         return Recall(reason="the message asks nothing")
-    query = add_sessions(store, query)
+    query = add_sessions(store, query, Deadlines.start(query.seconds, timer=timer))
     subject = ""
     # The other two formulas are those of the original plugins. Nothing is added to them.
     if query.order.fusion == "recipe" and not query.sessions and not query.is_listing:

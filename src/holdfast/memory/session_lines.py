@@ -30,6 +30,8 @@ _LAST_READ: Final = 24
 """How many messages at the end of a session are read for its outcome."""
 _MAX_PERIOD_READ: Final = 600
 """The maximum messages of a period that are read."""
+_MAX_CHARS_READ: Final = 150_000
+"""The maximum characters of these messages that are read: pasted logs would take seconds."""
 _MIN_SENTENCE: Final = 12
 """The minimum letters of a sentence that states an outcome; see `weigh_letters`."""
 _MIN_CONTENT: Final = 4
@@ -237,7 +239,20 @@ def _read_period(store: Store, span: SessionSpan, *, since: int, until: int) -> 
     if until <= span.last_time:
         before = _find_first_since(store, span.scope, until)
     rows = store.read_messages(Select(scope=span.scope, before=before, newest=True, limit=_MAX_PERIOD_READ))
-    return [row for row in rows if since <= (row.message.timestamp or 0) < until]
+    return select_newest([row for row in rows if since <= (row.message.timestamp or 0) < until])
+
+
+def select_newest(rows: Sequence[MessageRow]) -> list[MessageRow]:
+    """Return the last of some messages, up to the number of characters that may be looked at, one at least."""
+    left = _MAX_CHARS_READ
+    chosen: list[MessageRow] = []
+    for row in reversed(rows):
+        if row.message.role in {"user", "assistant"}:
+            left -= len(row.message.text)
+        if chosen and left < 0:
+            break
+        chosen.append(row)
+    return chosen[::-1]
 
 
 def _find_first_since(store: Store, scope: Scope, time: int) -> int | None:

@@ -14,7 +14,9 @@ from typing import Final
 
 import numpy as np
 
+from holdfast.calls import Deadline
 from holdfast.memory.archive import unwrap
+from holdfast.memory.deadlines import Deadlines
 from holdfast.memory.later_decisions import add_later, read_user_statements
 from holdfast.memory.query import RecallQuery, asks_something, weigh_terms
 from holdfast.memory.session_lines import Rank, SessionLine, describe_period, weigh, weigh_decision
@@ -107,13 +109,16 @@ def _read_sentence(question: str, *, now: int | None) -> SessionQuestion | None:
     return None
 
 
-def add_sessions(store: Store, query: RecallQuery) -> RecallQuery:
-    """Return a query with the sessions that it asks for, oldest first; the same query if it asks for none."""
+def add_sessions(store: Store, query: RecallQuery, deadlines: Deadlines) -> RecallQuery:
+    """Return a query with the sessions that it asks for, oldest first; the same query if it asks for none.
+
+    Of sessions whose words take longer to read than the deadlines allow, the newest are listed.
+    """
     question = read_question(query.texts[-1], now=query.now)
     if question is None:
         return query
     if question.periods:
-        return _add_periods(store, query, question)
+        return _add_periods(store, query, question, deadlines)
     if question.subject:
         lines = _list_about(store, query, question.subject)
     else:
@@ -124,7 +129,7 @@ def add_sessions(store: Store, query: RecallQuery) -> RecallQuery:
     return replace(query, sessions=tuple(lines), is_listing=not question.subject)
 
 
-def _add_periods(store: Store, query: RecallQuery, question: SessionQuestion) -> RecallQuery:
+def _add_periods(store: Store, query: RecallQuery, question: SessionQuestion, deadlines: Deadlines) -> RecallQuery:
     """Return a query with the sessions of some periods, or with a line that says that there are none."""
     parts: list[tuple[SessionSpan, Range]] = []
     for period in question.periods:
@@ -132,10 +137,11 @@ def _add_periods(store: Store, query: RecallQuery, question: SessionQuestion) ->
         spans = store.read_sessions(query.scope, across=query.across, since=since, until=until, limit=_MAX_COUNTED)
         parts += [(span, period) for span in spans]
     parts.sort(key=lambda part: -min(part[0].last_time, part[1][1]))
-    lines, unread = _describe_periods(store, query, question, parts)
+    lines, unread = _describe_periods(store, query, question, parts, deadline=deadlines.few)
     if question.is_about_decisions:
         since = min(period[0] for period in question.periods)
-        lines = add_later(lines, read_user_statements(store, query.scope, across=query.across, since=since))
+        statements = read_user_statements(store, query.scope, across=query.across, since=since, deadline=deadlines.end)
+        lines = add_later(lines, statements, deadline=deadlines.end)
     lines.sort(key=lambda line: line.time)
     if lines:
         more = unread
@@ -226,7 +232,12 @@ def _frame() -> frozenset[str]:
 
 
 def _describe_periods(
-    store: Store, query: RecallQuery, question: SessionQuestion, parts: Sequence[tuple[SessionSpan, Range]]
+    store: Store,
+    query: RecallQuery,
+    question: SessionQuestion,
+    parts: Sequence[tuple[SessionSpan, Range]],
+    *,
+    deadline: Deadline,
 ) -> tuple[list[SessionLine], int]:
     """Describe what sessions contain in some periods, and count those that were not read.
 
@@ -242,7 +253,7 @@ def _describe_periods(
         wanted = frozenset(weigh_terms((question.subject,)))
     lines: list[SessionLine] = []
     for place, (span, (since, until)) in enumerate(parts):
-        if place >= _MAX_READ or len(lines) >= MAX_SESSIONS:
+        if place >= _MAX_READ or len(lines) >= MAX_SESSIONS or (lines and deadline.is_over):
             return lines, len(parts) - place
         line = describe_period(
             store,
