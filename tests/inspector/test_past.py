@@ -57,6 +57,18 @@ def test_messages_of_a_whole_history_are_new_in_it_only_if_all_turns_are_known()
     assert Past(scope=SCOPE, turns=late, is_whole=False).first_turns == {4: 8}
 
 
+def test_a_message_that_is_sent_again_is_not_new_if_earlier_turns_are_not_known() -> None:
+    """A client that goes back, and to the later branch again, adds what it had taken back."""
+    whole = make_turn(7, edits=(0, 0), added=(1, 2, 3))
+    back = make_turn(8, edits=(0, 0), base="7", added=(4,))
+    again = make_turn(9, edits=(0, 0), base="8", added=(2, 3, 5))
+    some = Past(scope=SCOPE, turns=(whole, back, again), is_whole=False)
+    assert some.first_turns == {4: 8, 5: 9}
+    assert not some.has(message=3)
+    early = Past(scope=SCOPE, turns=(again,), around=(back,), is_whole=False)
+    assert early.first_turns == {5: 9}
+
+
 def test_the_edits_of_a_turn_are_found_among_others() -> None:
     """What was forgotten later has no number, some cannot be read, and others belong to other turns."""
     edits = (

@@ -90,14 +90,23 @@ class Past:
 
     @cached_property
     def first_turns(self) -> dict[int, int]:
-        """The number of the turn in which each message was sent first, of the turns that were read."""
+        """The number of the turn in which each message was sent first, of the turns that were read.
+
+        A client may send again what it had taken back. So if earlier turns were not read, a message that is older than
+        one of an earlier turn may have been sent before, and is not among them.
+        """
         found: dict[int, int] = {}
-        for turn in self._known:
-            source = turn.source
-            if not source.base and not self.is_whole and turn.number > 1:
-                continue  # most of its history was sent first in turns that were not read
-            new = [number for number in (*source.system, *source.added) if number not in found]
+        newest = 0
+        for place, turn in enumerate(self._known):
+            sent = (*turn.source.system, *turn.source.added)
+            if self.is_whole or turn.number == 1:
+                new = [number for number in sent if number not in found]
+            elif place and turn.source.base:
+                new = [number for number in sent if number not in found and number > newest]
+            else:
+                new = []  # of a whole history, or the first turn that was read: nothing is known of those before it
             found |= dict.fromkeys(new, turn.number)
+            newest = max(newest, *sent, 0)
         return found
 
     @cached_property
