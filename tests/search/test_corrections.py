@@ -136,6 +136,10 @@ def test_every_strong_word_is_found_by_its_hint(text: str) -> None:
         ("后台数据库连接池的大小定为 20 个。", "连接池改成 35 吧，20 个不够用。"),
         ("デプロイは木曜日に行います。", "今後、デプロイは金曜日に行います。"),
         ("게이트웨이 포트는 8443입니다.", "게이트웨이 포트는 9443으로 변경되었습니다."),
+        ("캐시 만료 시간은 60초입니다.", "캐시 만료 시간은 120초로 변경되었습니다."),
+        ("배포는 수요일에 합니다.", "이제부터 배포는 금요일에 합니다."),
+        ("Anna owns billing.", "Anna left, so billing is owned by Tom."),
+        ("Anna owns billing.", "Anna left the company."),
     ],
 )
 def test_a_later_statement_about_the_same_subject_takes_its_place(earlier: str, later: str) -> None:
@@ -165,6 +169,10 @@ def test_a_later_statement_about_the_same_subject_takes_its_place(earlier: str, 
         ("试用期是14天。", "密码有效期改成90天。"),
         ("ログは30日間保存します。", "パスワードの有効期限は90日に変更しました。"),
         ("로그는 30일 동안 보관합니다.", "비밀번호는 90일로 변경되었습니다."),
+        ("캐시 만료 시간은 60초입니다.", "로그인 제한 시간은 30초로 변경되었습니다."),
+        ("배포는 수요일에 합니다.", "이제부터 회식은 금요일에 합니다."),
+        ("Anna owns billing.", "Anna left early today because of the storm."),
+        ("Anna owns billing.", "Anna left a note on the ticket."),
         ("I am sure that the turtles are happy.", "I am not sure why the turtles walk so slowly."),
     ],
 )
