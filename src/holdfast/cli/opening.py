@@ -213,6 +213,7 @@ EXTRAS: Final = {
     "mcp": "mcp",
     "onnx": "onnxruntime",
     "openai": "openai",
+    "otel": "opentelemetry",
     "postgres": "psycopg_pool",
     "remote": "httpx2",
     "server": "uvicorn",
