@@ -123,6 +123,21 @@ class Statement:
         return frozenset(filterfalse(_HIRAGANA.fullmatch, self.topic - light_terms() - measure_terms()))
 
     @cached_property
+    def qualifiers(self) -> dict[str, set[str]]:
+        """The terms before each of its terms: "order" before "service" in "the order service retries"."""
+        found: dict[str, set[str]] = {}
+        for part in _CLAUSE_END.split(self._values[1]):
+            ordered = list(filter(_is_telling, terms(part)))
+            for place in range(1, len(ordered)):
+                term = ordered[place]
+                before = place - 1
+                if is_unsegmented(term[0]) and ordered[before][-1] == term[0]:
+                    before -= 1  # the 付服 in 支付服务 is a part of both words
+                if before >= 0:
+                    found.setdefault(term, set()).add(ordered[before])
+        return found
+
+    @cached_property
     def is_request(self) -> bool:
         """Whether it asks for work and states nothing that may become outdated.
 
@@ -362,6 +377,19 @@ class Earlier:
             return sum([self.weights[term] for term in shared & subject]) >= MIN_SUBJECT * self.rarity.highest
         return self.measure(shared) >= MIN_PLAIN_SHARE
 
+    def _is_about_another(self, later: Statement, shared: frozenset[str]) -> bool:
+        """Return whether a statement is about another thing of the same kind: the mail service, not the order service.
+
+        Before a word that both have stands a word that the other statement lacks, in each of them.
+        """
+        earlier = self.statement
+        for term in shared & earlier.subject:
+            own = earlier.qualifiers.get(term, set())
+            other = later.qualifiers.get(term, set())
+            if own and other and own.isdisjoint(later.terms) and other.isdisjoint(earlier.terms):
+                return True
+        return False
+
     def _is_new(self, later: Statement) -> bool:
         """Return whether a statement says something that neither the earlier one nor the question says."""
         if any(term not in self.asked for term in later.terms - self.statement.terms):
@@ -415,6 +443,8 @@ class Earlier:
 
         # It has another number.
         share = min(near_share, self.measure(shared))
+        if units and not later.is_medium and self._is_about_another(later, shared):
+            return False
         if units:
             is_loose = _LOOSE.issuperset(units)
             if share < MIN_BOTH_SHARE:
