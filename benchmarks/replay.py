@@ -24,7 +24,7 @@ from holdfast.search.arrays import Floats, Ints
 from holdfast.search.candidates import Candidates
 from holdfast.search.fuse import Order, Recipe
 from holdfast.search.relevance import ALWAYS, SHY
-from holdfast.store.base import PassageText, SearchQuery, Select, Store
+from holdfast.store.base import PassageText, Scope, SearchQuery, Select, Store
 
 __all__ = [
     "Case",
@@ -109,6 +109,14 @@ class Replay:
 
     def read_records(self, _: Select, **__: object) -> list[Any]:
         """Return nothing: nothing is excluded."""
+        return []
+
+    def read_messages(self, _: Select) -> list[Any]:
+        """Return nothing: sessions are not listed."""
+        return []
+
+    def read_sessions(self, _: Scope, **__: object) -> list[Any]:
+        """Return nothing: sessions are not listed."""
         return []
 
     def read_facts(self, _: Select) -> list[Any]:

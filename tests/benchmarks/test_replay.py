@@ -30,6 +30,13 @@ def test_a_replayed_search_gives_the_block_of_its_question(tmp_path: Path) -> No
         assert case.question.evidence <= output if case.kind == "own" else not found.block
 
 
+def test_a_question_about_past_sessions_is_replayed_too() -> None:
+    """A recording has no list of sessions."""
+    [case, *_] = record(load("locomo", FILES / "locomo.json"), embedder=None)
+    for text in ("What did we do yesterday?", "What did we do in the session about painting?"):
+        assert not recall(Replay(case).store, replace(case.query, texts=(text,), across=True)).sessions
+
+
 def test_the_command_records_and_measures(tmp_path: Path) -> None:
     """A recording is made once and measured again without the data."""
     file = tmp_path / "locomo.cases"
