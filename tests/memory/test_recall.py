@@ -169,6 +169,21 @@ def test_a_question_is_no_match_for_itself(store: SqliteStore, question: str) ->
 
 
 @pytest.mark.parametrize(
+    ("said", "question"),
+    [
+        ("The spare key hangs behind the boiler.", "Where do I look for a key once I locked myself out at midnight?"),
+        ("备用钥匙挂在锅炉后面。", "半夜把自己锁在门外，到什么地方去找能开门的钥匙？"),
+    ],
+)
+def test_a_question_does_not_raise_what_an_answer_needs(store: SqliteStore, said: str, question: str) -> None:
+    """The question has all of its own words: an answer with one of them is weak next to it, but not next to others."""
+    say(store, said, *(f"Page {number} of the novel is about sailing." for number in range(20)))
+    numbers = say(store, question)
+    assert said in recall(store, asking(question)).block
+    assert said in recall(store, asking(question, shown=Shown(messages=set(numbers)))).block
+
+
+@pytest.mark.parametrize(
     "text", ["Thanks!", "go on", "Good morning", "👍", "谢谢", "继续", "ありがとう", "ok great", "Fine."]
 )
 def test_a_message_that_asks_nothing_gets_no_block(store: SqliteStore, text: str) -> None:

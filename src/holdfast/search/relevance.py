@@ -16,7 +16,8 @@ from typing import Final
 
 import numpy as np
 
-from holdfast.search.arrays import Bools, Floats
+from holdfast.search.arrays import Bools, Floats, Ints
+from holdfast.search.candidates import Candidates
 from holdfast.search.fuse import Signals, measure_chat
 from holdfast.search.passages import LINES
 
@@ -47,6 +48,8 @@ _LONG_QUERY_WORDS: Final = 8
 """A query of more words is rarely repeated as a whole, so a smaller share of it is enough."""
 _WORDLESS_SHARE: Final = 0.5
 """The share of the similarity that counts without any word in common."""
+_ALL: Final = 0.99
+"""From this share on, a candidate has all words of a query."""
 
 
 def word_relevance(signals: Signals) -> float:
@@ -62,14 +65,23 @@ def word_relevance(signals: Signals) -> float:
 def find_relevant(signals: Signals) -> Bools:
     """Return for each candidate whether it matches the query: by its words, by related words, or by vectors.
 
-    A candidate with less than half of the words of the best one matches only if they are a good part of the query.
+    A candidate with less than half of the words of the best one matches only if they are a good part of the query. The
+    question itself, which is archived before it is asked, does not count as the best one.
     """
     found = signals.candidates
-    enough = min(MIN_LINE_SHARE, float(found.share.max(initial=0)) / 2)
+    share = found.share.copy()
+    share[_find_question(found)] = 0
+    enough = min(MIN_LINE_SHARE, float(share.max(initial=0)) / 2)
     is_relevant = np.where(found.share > 0, found.share >= enough, found.keyword > 0)
     if found.cosine is None:
         return is_relevant
     return is_relevant | (signals.vector_weight * found.cosine >= MIN_FOUND_COSINE)
+
+
+def _find_question(found: Candidates) -> Ints:
+    """Return the place of the question: the newest message of a person that may not be ranked and has all words."""
+    places = np.flatnonzero(found.human & ~found.eligible & (found.share > _ALL))
+    return places[-1:]
 
 
 def measure_matches(signals: Signals) -> Floats:
