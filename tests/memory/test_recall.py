@@ -425,6 +425,17 @@ def test_of_a_long_message_the_right_stretch_is_quoted(store: SqliteStore) -> No
     assert len(quoted) < 1000
 
 
+def test_of_a_long_message_the_sentence_with_the_rare_word_is_quoted(store: SqliteStore) -> None:
+    """Four words of the question that are everywhere tell less than two that are nowhere else."""
+    filler = [f"Nothing else happened on day {number} of that long month at sea. " for number in range(16)]
+    common = "The server wrote the file of the log to the disk. "
+    rare = "A marmoset chewed through the yellow cable there. "
+    say(store, "".join([*filler[:4], common, *filler[4:11], rare, *filler[11:]]))
+    say(store, *(f"The server wrote log file {number} to disk {number % 3}." for number in range(80)))
+    found = recall(store, asking("Did a marmoset chew on the server while it wrote the log file to disk?", cap=300))
+    assert any("marmoset chewed" in hit.text for hit in found.hits)
+
+
 @pytest.mark.parametrize("words", [0, 60])
 def test_a_block_has_more_short_quotes_and_fewer_long_ones(store: SqliteStore, words: int) -> None:
     """The same block made without regard to their length has fewer short ones, and more long ones."""

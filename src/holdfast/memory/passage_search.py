@@ -57,7 +57,7 @@ _MAX_UNEMBEDDED: Final = 200
 _MAX_VARIED: Final = 50
 """How many passages are reordered for variety."""
 _RELATED_SHARE: Final = 0.5
-"""How much a related word counts, times its own share, when the sentences of an excerpt are chosen."""
+"""How much a related word counts, times its own share, when sentences are chosen."""
 _ALL: Final = 0.99
 """A passage with more than this share of a question has all words of it."""
 _FEW_WORDS: Final = 2
@@ -97,7 +97,8 @@ class Found:
         store, query: What was searched, and for what.
         signals, ranking: What the passages were ranked by, and their order.
         weights: The weights of the terms of the question.
-        quote_weights: The same with related words, by which the sentences of an excerpt are chosen.
+        quote_weights: The same with related words. Statements are compared by them.
+        excerpt_weights: The same, but rare words count more. The sentences of an excerpt are chosen by them.
         texts: The passages read so far, by place.
         warnings: What the search lacked.
     """
@@ -108,6 +109,7 @@ class Found:
     ranking: Ranking
     weights: dict[str, float]
     quote_weights: dict[str, float]
+    excerpt_weights: dict[str, float]
     texts: dict[int, PassageText]
     warnings: tuple[str, ...]
 
@@ -257,6 +259,7 @@ def find_passages(store: Store, query: RecallQuery, embedder: Embedder | None, d
         ranking=ranking,
         weights=weights,
         quote_weights=_add_related(weights, related),
+        excerpt_weights=_add_related(_weigh_by_rarity(weights, candidates.rarity), related),
         texts={},
         warnings=tuple(warnings),
     )
@@ -300,6 +303,15 @@ def spread_over_sessions(found: Found) -> Found | None:
 
 
 # --- the question ----------------------------------------------------------------------
+
+
+def _weigh_by_rarity(weights: Mapping[str, float], rarity: Mapping[str, float]) -> dict[str, float]:
+    """Weigh rare words more and common ones less; on average as before."""
+    known = [rarity[term] for term in weights if term in rarity]
+    mean = sum(known) / max(1, len(known))
+    if mean <= 0:
+        return dict(weights)
+    return {term: weight * rarity.get(term, mean) / mean for term, weight in weights.items()}
 
 
 def _add_related(weights: Mapping[str, float], related: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

@@ -128,6 +128,10 @@ class Quoter:
         self._deadline = deadline
         self._excerpt_chars = excerpt_chars
         self._is_by_weights = is_by_weights
+        # Of two sentences, that with the rarer words of the question has the answer more often.
+        self._weights = found.excerpt_weights
+        if is_by_weights:
+            self._weights = found.quote_weights
         self._is_adaptive = query.fill == "adaptive"
         order = found.ranking.order
         worth = relative(found.ranking.scores[order])
@@ -168,7 +172,7 @@ class Quoter:
             order,
             self._read,
             room=room,
-            weights=self._found.quote_weights,
+            weights=self._weights,
             measure=measure_text,
             known=known,
             after=after,
@@ -209,7 +213,7 @@ class Quoter:
         if candidates.human[place] and _repeats_question(passage.text, self._found.weights):
             return None
         if self._is_by_weights:
-            self._window_scores[place] = _weigh_windows(passage, self._found.quote_weights)
+            self._window_scores[place] = _weigh_windows(passage, self._weights)
         session = int(candidates.sessions[place])
         said_in = None
         if candidates.human[place]:
