@@ -74,7 +74,7 @@ def test_an_answer_that_had_not_left_the_window_is_reported_as_shown() -> None:
 
 
 def test_the_session_is_saved(tmp_path: Path) -> None:
-    """With --save the session is a file that the other commands read; a file that exists is kept.
+    """With --save the session is a file that the other commands read; another file of that name is kept.
 
     At least 150,000 tokens in less than a megabyte, read without a problem, every call with its result, in order.
     """
@@ -90,8 +90,13 @@ def test_the_session_is_saved(tmp_path: Path) -> None:
     assert calls == results
     moments = [message.timestamp or 0 for message in session.messages]
     assert all(before < after for before, after in pairwise(moments))
+    content = file.read_bytes()
+    assert CliRunner().invoke(holdfast, ["demo", "--save", str(file)]).exit_code == 0  # it is there already
+    assert file.read_bytes() == content
+    file.write_text("mine")
     again = CliRunner().invoke(holdfast, ["demo", "--save", str(file)])
     assert isinstance(again.exception, InputError)
+    assert file.read_text() == "mine"
 
 
 def test_every_answer_is_stated_long_before_the_end() -> None:

@@ -148,6 +148,15 @@ class TestTransfer:
 
 
 class TestMissing:
+    def test_a_search_embeds_the_few_passages_that_are_left(self, data: Run, call: Callable[..., Result]) -> None:
+        """A program that ends soon after it stored something leaves some. Static vectors of them take no time."""
+        pytest.importorskip("wordllama", reason="the extra local is not installed")
+        static = {"HOLDFAST_EMBEDDING__PROVIDER": "static"}
+        data("import", "--no-vectors", EXAMPLE, **static)
+        assert "18 passages have no vectors" in call("stats", **static).stdout
+        assert "no vectors" not in call("search", "signature", **static).stderr
+        assert "no vectors" not in call("stats", **static).stdout
+
     def test_passages_without_vectors_are_reported_and_embedded(self, data: Run, call: Callable[..., Result]) -> None:
         """Search, recall, stats and doctor say how much waits; `reindex` embeds it."""
         data("import", "--no-vectors", EXAMPLE)

@@ -91,9 +91,11 @@ class _Answer:
 def run_demo(*, limit: int, save: Path | None, as_json: bool, screen: Console | None = None) -> None:
     """Run the demo, or save its session. It is printed on the terminal unless another screen is given."""
     if save is not None:
-        if save.exists():
+        text = "\n".join([*session_lines(), ""])
+        if not save.exists():
+            save.write_text(text, "utf-8")
+        elif not save.is_file() or save.read_bytes() != text.encode():
             raise InputError(f"{save}: exists already: name a new file")
-        save.write_text("\n".join([*session_lines(), ""]), "utf-8")
         print_result({"file": str(save)}, f"{save}: a session to try the other commands with", as_json=as_json)
         return
     start = time.perf_counter()

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import filterfalse
 from pathlib import Path
@@ -39,7 +40,7 @@ from holdfast.cli.output import (
     print_result,
     terminal_width,
 )
-from holdfast.errors import InputError
+from holdfast.errors import HoldfastError, InputError
 from holdfast.memory.sessions import SessionInfo, list_sessions, make_title
 from holdfast.moments import minute
 from holdfast.store.base import MIN_ID_CHARS, FactRow, FactType, MessageRow, Scope, Select
@@ -64,6 +65,8 @@ _MIN_PLACE_COLUMNS: Final = 6
 """With less room than this, the folder of a session is left out."""
 """The passages of a recall that are printed for people; `--all` prints the others too."""
 EMPTY: Final = "the memory is empty. `holdfast import FILE` or `holdfast import --discover` fills it."
+_MAX_EMBEDDED: Final = 200
+"""Passages that a search embeds before it begins: a fifth of a second on a slow processor."""
 NOT_RECALLED: Final = "not recalled"
 """The mark of what `holdfast exclude` named."""
 
@@ -78,6 +81,7 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
     """Search the archive for QUERY."""
     scope, across = scope_of(**whose)
     with read_memory(home) as memory:
+        _embed_rest(memory)
         hits = memory.search(query, scope=scope, across=across, limit=limit)
         rows = memory.get([hit.message for hit in hits], scope=scope, across=across)
         titles = {one: make_title(memory.store, one) for one in {row.scope for row in rows}}
@@ -126,6 +130,23 @@ def _quote_title(title: str) -> str:
     return f'in "{title}"' if title else ""
 
 
+def _embed_rest(memory: Memory) -> None:
+    """Embed what the last program left when it ended, if that takes little time: static vectors of a few passages."""
+    from holdfast.embed.base import CachedEmbedder  # noqa: PLC0415 - takes time
+    from holdfast.embed.static import JointEmbedder, StaticEmbedder  # noqa: PLC0415 - as above
+
+    embedder = memory.embedder
+    if isinstance(embedder, CachedEmbedder):
+        embedder = embedder.embedder
+    if memory.store.readonly or not isinstance(embedder, JointEmbedder | StaticEmbedder):
+        return
+    if not 0 < memory.waiting() <= _MAX_EMBEDDED:
+        return
+    with suppress(HoldfastError), memory.store.lock_work(embedder.space) as is_only:  # words alone find them too
+        if is_only:
+            memory.embed(limit=_MAX_EMBEDDED)
+
+
 def _print_missing(memory: Memory) -> None:
     for warning in memory.missing():
         echo(f"warning: {warning}", err=True)
@@ -159,6 +180,7 @@ def recall(
     """Print what would be recalled for QUERY, best first, from all sessions unless options name one."""
     scope, across = scope_of(**whose)
     with read_memory(home) as memory:
+        _embed_rest(memory)
         result = memory.recall((query,), scope=scope, across=across, cap=cap)
         _print_missing(memory)
         rows = memory.get([hit.message for hit in result.hits], scope=scope, across=across)

@@ -246,7 +246,8 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     """Change messages so that Anthropic accepts them."""
     messages = shaping.move_system_prompt(messages, log)
     lead = wire.leading_system(messages, NAME)
-    shaped = shaping.assign_ids(messages[lead:], log, is_plain=True, is_unique=True)
+    shaped = [_drop_reply_fields(message) for message in messages[lead:]]
+    shaped = shaping.assign_ids(shaped, log, is_plain=True, is_unique=True)
     shaped = shaping.change_messages(shaped, _fit_message, log, "content")
     shaped = shaping.drop_empty(shaped, log)
     joined: list[Message] = []
@@ -260,11 +261,18 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     return [*messages[:lead], *shaped]
 
 
+def _drop_reply_fields(message: Message) -> Message:
+    """Drop what only replies have, such as their usage. Clients send whole replies back: that is no repair to report."""
+    if REPLY_FIELDS.intersection(wire_of(message, NAME)):
+        return replace(message, origin=None)
+    return message
+
+
 def _fit_message(message: Message) -> Message:
     old = wire_of(message, NAME)
     role = _role_of(message)
     has_other_role = old.get("role", role) != role
-    if REPLY_FIELDS.intersection(old) or has_other_role or shaping.has_client_fields(message):
+    if has_other_role or shaping.has_client_fields(message):
         message = replace(message, origin=None)
     # White space alone is refused only if no other text block of the message has more.
     allows_blank = any(isinstance(part, Text) and not shaping.is_blank(part) for part in message.parts)
