@@ -20,6 +20,8 @@ from holdfast.text import plural, printable, shorten_number
 Turn = Mapping[str, Any]
 _CUTS: Final = frozenset({"trimmed", "compacted"})
 _BAR_WIDTH: Final = 16
+_NARROW: Final = 100
+"""In a terminal with fewer columns the bars have half the width: what happened needs the rest of the line."""
 
 
 def print_timeline(
@@ -77,14 +79,17 @@ def _print(screen: Console, turns: Sequence[Turn]) -> None:
     top = max(turn["raw_max_tokens"] - buffer for turn, buffer in zip(turns, buffers, strict=True))
     screen.print(draw_chart(points, ceiling=top, width=min(MAX_WIDTH, screen.width - 2), height=6))
     screen.print()
-    screen.print(Styled(f" turn  tokens  full  {'':<{_BAR_WIDTH}}  prefix  what happened", style="dim"))
+    bar_width = _BAR_WIDTH
+    if screen.width < _NARROW:
+        bar_width //= 2
+    screen.print(Styled(f" turn  tokens  full  {'':<{bar_width}}  prefix  what happened", style="dim"))
     for turn in turns:
         full = turn["percentage"] / 100
-        filled = max(0, min(_BAR_WIDTH, round(full * _BAR_WIDTH)))
+        filled = max(0, min(bar_width, round(full * bar_width)))
         kept = "" if turn["prefix_kept"] is None else f"{turn['prefix_kept']:.0%}"
         line = Styled(f"{turn['turn']:>5}  {shorten_number(turn['total_tokens']):>6}  {full:>4.0%}  ")
         line.append("█" * filled, style="red" if full > 0.9 else "cyan")
-        line.append("░" * (_BAR_WIDTH - filled), style="dim")
+        line.append("░" * (bar_width - filled), style="dim")
         line.append(f"  {kept:>6}  ", style="default" if kept in {"", "100%"} else "yellow")
         screen.print(line.append_text(_describe_changes(turn)), no_wrap=True, overflow="ellipsis")
 
@@ -92,9 +97,10 @@ def _print(screen: Console, turns: Sequence[Turn]) -> None:
 def _describe_changes(turn: Turn) -> Styled:
     sums, text = _sum_changes(turn), Styled()
     if sums["is_cut"]:
-        text.append(
-            f"▼ {plural(sums['cut_messages'], 'message')}, {shorten_number(sums['cut_tokens'])} tokens  ", style="red"
-        )
+        what = "earlier blocks"  # a cut may remove only what was recalled before
+        if sums["cut_messages"]:
+            what = plural(sums["cut_messages"], "message")
+        text.append(f"▼ {what}, {shorten_number(sums['cut_tokens'])} tokens  ", style="red")
     if sums["pruned_results"]:
         text.append(f"~ {plural(sums['pruned_results'], 'result')}  ", style="yellow")
     if sums["recalled_tokens"]:

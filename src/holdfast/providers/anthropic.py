@@ -262,7 +262,7 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
 
 
 def _drop_reply_fields(message: Message) -> Message:
-    """Drop what only replies have, such as their usage. Clients send whole replies back: that is no repair to report."""
+    """Drop what only replies have, such as usage. Clients send whole replies back: that is no repair to report."""
     if REPLY_FIELDS.intersection(wire_of(message, NAME)):
         return replace(message, origin=None)
     return message
