@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from html import unescape
@@ -25,7 +26,7 @@ from holdfast.session import Session
 from holdfast.settings import Embedding, Settings
 from holdfast.text import percent
 from inspector.conftest import Running, open_page, serve, talk
-from support.waiting import PATIENCE, UNHURRIED
+from support.waiting import PATIENCE, UNHURRIED, until
 from support.wire_conversations import TALKS, Talk
 
 Page = Any
@@ -47,6 +48,25 @@ def page(tab: Any, running: Running) -> Iterator[Page]:
     """A page of the inspector; whatever the browser complains about fails the test."""
     with open_page(tab, running, path=None) as page:
         yield page
+
+
+@pytest.fixture(scope="module")
+def long_talk(running: Running) -> Iterator[list[int]]:
+    """The numbers of the 241 messages of a session in the order of the conversation; two of them are long."""
+    session = running.engine.session("long talk")
+    history: list[dict[str, str]] = []
+    for number in range(241):
+        words = "\n\n".join(f"Mooring {place} is free." for place in range(80 if number in {97, 180} else 1))
+        role = "assistant" if number % 2 else "user"
+        history.append({"role": role, "content": f"Entry {number} of the harbour log. {words}"})
+    session.assemble(history, limit=500_000)
+    yield [row.id for row in session.messages()]
+    session.forget()
+
+
+def wait_until_drawn(page: Page) -> None:
+    """Wait until the page is drawn: by then a browser has scrolled to what the address names."""
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def find_cut_turn(session: Session) -> int:
@@ -518,6 +538,50 @@ class TestInABrowser:
         assert page.locator("#left").evaluate("pane => pane.scrollTop") > 0
         assert page.locator(".chart").bounding_box() == before
         assert page.locator("#session-head h1").is_visible()
+
+    @pytest.mark.parametrize("width", [390, 1440])
+    def test_earlier_messages_are_drawn_once(
+        self, page: Page, running: Running, long_talk: list[int], width: int
+    ) -> None:
+        """Also if something is stored while they are read; what is looked at stays where it is."""
+        page.set_viewport_size({"width": width, "height": 800})
+        held: list[Any] = []
+        is_free = threading.Event()
+        page.route("**/session/messages?*", lambda route: route.continue_() if is_free.is_set() else held.append(route))
+        page.goto(running.key_url + "session?session=long+talk&tab=conversation")
+        page.wait_for_selector("#live.on")
+        page.evaluate("document.querySelector('#messages .message:last-child').scrollIntoView()")
+        wait_until_drawn(page)
+        page.evaluate("document.querySelector('#messages .message').scrollIntoView()")
+        until(lambda: held or page.wait_for_timeout(20))
+        first = long_talk[-60]
+        top = "number => document.querySelector(`#m${number}`).getBoundingClientRect().top"
+        before = page.evaluate(top, first)
+        with page.expect_response(lambda answer: "/session?" in answer.url):
+            running.engine.session("elsewhere").append([{"role": "user", "content": f"Width {width}."}])
+        page.wait_for_timeout(200)  # an observer reports after the next frame
+        is_free.set()
+        for route in held:
+            route.continue_()
+        page.wait_for_selector(f"#m{long_talk[-61]}", state="attached")
+        assert page.evaluate(top, first) == pytest.approx(before, abs=2)
+        page.wait_for_function(
+            "() => { const mark = document.querySelector('.earlier'); mark?.scrollIntoView(); return !mark; }"
+        )
+        shown = page.evaluate("[...document.querySelectorAll('#messages .message')].map(one => Number(one.dataset.id))")
+        assert shown == long_talk
+
+    def test_a_narrow_page_that_opens_reads_nothing_earlier(
+        self, page: Page, running: Running, long_talk: list[int]
+    ) -> None:
+        """Its top is where the messages begin, so it would read all of them, or move away from its title."""
+        page.set_viewport_size({"width": 390, "height": 1600})
+        page.goto(running.key_url + "session?session=long+talk&tab=conversation")
+        page.wait_for_selector("#live.on")
+        page.wait_for_timeout(300)
+        assert page.is_visible(".earlier")
+        assert page.locator("#messages .message").count() < len(long_talk)
+        assert page.evaluate("scrollY") == 0
 
     def test_the_tabs_and_the_formats(self, page: Page, running: Running) -> None:
         """Without loading the page again."""
