@@ -64,6 +64,20 @@ def long_talk(running: Running) -> Iterator[list[int]]:
     session.forget()
 
 
+def find_hidden_head(page: Page, number: int) -> float:
+    """Return how many pixels of the top of a message are behind what stays at the top, or out of the window."""
+    wait_until_drawn(page)
+    hidden: float = page.evaluate(
+        "number => { const top = document.querySelector(`#m${number}`).getBoundingClientRect().top;"
+        " const selector = '.turn-nav, #left > .tabs, #left > .legend, #left details.run[open] > summary';"
+        " const rows = [...document.querySelectorAll(selector)]"
+        " .filter(row => getComputedStyle(row).position === 'sticky').map(row => row.getBoundingClientRect().bottom);"
+        " return Math.max(0, ...rows) - top; }",
+        number,
+    )
+    return hidden
+
+
 def wait_until_drawn(page: Page) -> None:
     """Wait until the page is drawn: by then a browser has scrolled to what the address names."""
     page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -582,6 +596,27 @@ class TestInABrowser:
         assert page.is_visible(".earlier")
         assert page.locator("#messages .message").count() < len(long_talk)
         assert page.evaluate("scrollY") == 0
+
+    @pytest.mark.parametrize("width", [390, 910, 1440])
+    @pytest.mark.parametrize("place", [97, 120])
+    def test_a_message_that_is_led_to_is_whole(
+        self, page: Page, running: Running, long_talk: list[int], *, width: int, place: int
+    ) -> None:
+        """The rows that stay at the top do not cover its first line, however long it is."""
+        page.set_viewport_size({"width": width, "height": 800})
+        number = long_talk[place]
+        page.goto(running.key_url + f"session?session=long+talk&message={number}#m{number}")
+        page.wait_for_selector(f"#m{number}.wanted")
+        assert find_hidden_head(page, number) <= 0
+        page.click(f"#m{number} .meta a[data-why]")
+        page.click("dialog[open] a:has-text('in the conversation')")
+        page.wait_for_selector("dialog[open]", state="hidden")
+        page.wait_for_selector(f"#m{number}.wanted")
+        assert find_hidden_head(page, number) <= 0
+        page.goto(running.key_url + "session?session=long+talk&turn=1")
+        page.locator(f".map [data-message='{number}']").first.dispatch_event("click")
+        page.wait_for_selector(f"#m{number}.wanted")
+        assert find_hidden_head(page, number) <= 0
 
     def test_the_tabs_and_the_formats(self, page: Page, running: Running) -> None:
         """Without loading the page again."""
