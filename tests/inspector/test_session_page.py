@@ -618,6 +618,14 @@ class TestInABrowser:
         page.wait_for_selector(f"#m{number}.wanted")
         assert find_hidden_head(page, number) <= 0
 
+    def test_a_turn_that_a_search_names_opens_with_its_window(self, page: Page, running: Running) -> None:
+        """A hit itself leads to its message in the conversation."""
+        page.goto(running.key_url + "?q=part+3+of+the+harbour")
+        page.click(".hit-turn")
+        page.wait_for_selector("#window")
+        assert re.fullmatch(r"Window of turn \d+", page.inner_text("#left .tabs [aria-current]"))
+        assert "turn=" in page.url
+
     def test_the_tabs_and_the_formats(self, page: Page, running: Running) -> None:
         """Without loading the page again."""
         page.goto(running.key_url + "session?session=harbour&turn=12")
