@@ -317,6 +317,18 @@ class TestWhy:
         assert ">Turn 15</a>" in text[text.index("Where it came back") :]
         assert text.count("<h1") == 1
 
+    def test_the_freed_tokens_are_sentences(self, client: httpx.Client, running: Running) -> None:
+        """Of the message itself, and of all messages of the change; what is left of them, if something is."""
+        session = running.engine.session("harbour")
+        for kind, left in (("trimmed", ""), ("pruned", r" They had [\d,]+ tokens before, and have [\d,]+ now\.")):
+            number = next(edit for edit in session.edits() if edit.kind == kind).ids[0]
+            text = client.get(f"/why?session=harbour&message={number}").text
+            section = text[text.index(f'aria-label="{"cut" if kind == "trimmed" else "shortened"} in turn') :]
+            freed = re.search(r"<dt>Tokens freed</dt><dd>(.*?) *</dd>", section)
+            assert freed is not None
+            said = r"[\d,]+ tokens were freed by this message, and [\d,]+ by all \d+ messages together\."
+            assert re.fullmatch(said + left, freed[1])
+
     def test_many_turns_in_which_a_message_came_back_are_folded(self, client: httpx.Client, running: Running) -> None:
         """By the way in which it did; the first ones are shown, and all others are behind one line."""
         session = running.engine.session("often", project="/quay")
