@@ -179,6 +179,12 @@ class TestWindowOfATurn:
         assert "Turn 15: " in chart
         assert ">8k</text>" in text[text.index('<svg class="axis"') : text.index('<svg class="chart"')]
 
+    def test_the_key_of_the_marks_names_the_words_of_commands(self, client: httpx.Client) -> None:
+        """They say "pruned" and "trimmed" where the pages say "shortened" and "cut"."""
+        text = client.get("/session?session=harbour&turn=15").text
+        for page, command in (("shortened", "pruned"), ("cut", "trimmed")):
+            assert re.search(rf'<li title="[^"]*: {command}"><svg[^\n]*</svg>{page}</li>', text)
+
     def test_a_message_of_the_conversation_leads_to_its_first_turn(
         self, client: httpx.Client, running: Running
     ) -> None:
