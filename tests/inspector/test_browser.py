@@ -92,6 +92,18 @@ def test_words_stay_whole_on_a_phone(page: Page, running: Running, name: str) ->
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+def test_nothing_cuts_off_the_ring_of_a_field(page: Page, running: Running) -> None:
+    """The field that has the focus is outlined on all sides."""
+    for path in ("", "memory", "ask", "whatif?session=harbour"):
+        page.goto(running.key_url + path)
+        clipping = page.evaluate(
+            "[...document.querySelectorAll('main form input:not([type=hidden])')].flatMap(field => {"
+            " const around = []; for (let one = field.parentElement; one; one = one.parentElement) around.push(one);"
+            " return around.filter(one => getComputedStyle(one).overflowX !== 'visible').map(one => one.outerHTML); })"
+        )
+        assert (path, clipping) == (path, [])
+
+
 @pytest.fixture
 def page_with_clock(browser: Any, running: Running) -> Iterator[Page]:
     """A page for the inspector whose time a test may set."""

@@ -177,6 +177,12 @@ class TestPages:
         assert "1 time less than a minute ago" in row
         assert "港口账本每天六点导出。" in text
 
+    def test_the_list_says_what_counts_as_a_recall(self, client: httpx.Client) -> None:
+        """A fact that only the overview of a session showed was never recalled."""
+        text = client.get("/memory").text
+        assert re.search(r'title="[^"]*overview[^"]*is not[^"]*">never<', text)
+        assert "does not count" in text
+
     def test_only_a_fact_with_evidence_leads_to_its_source(self, client: httpx.Client, running: Running) -> None:
         """A link to the end of the conversation would look like a proof."""
         text = client.get("/memory").text

@@ -19,6 +19,7 @@ from holdfast.embed.base import Floats
 from holdfast.messages import Message, Text, Usage
 from holdfast.server.inspector.markup import is_code
 from holdfast.server.inspector.past import FirstTurns
+from holdfast.server.inspector.web import MAX_HITS
 from holdfast.settings import Embedding, Settings
 from inspector.conftest import Running, open_page, serve
 from support.waiting import UNHURRIED, until
@@ -227,6 +228,17 @@ def test_a_search_marks_and_counts_what_it_finds(running: Running, client: httpx
     until(lambda: f"1 of {total} messages matches" in client.get("/search?q=quay").text)  # the list is kept a moment
     assert "<mark>泊位分配</mark>" in client.get("/search?q=泊位分配").text
     assert f"None of {total} messages matches" in client.get("/search?q=zeppelin").text
+
+
+def test_a_search_with_more_matches_than_it_shows_counts_no_others(running_alone: Running) -> None:
+    """The number of all messages would read as the number of matches."""
+    session = running_alone.engine.session("many")
+    words = [f"Quay {number} is free." for number in range(MAX_HITS + 5)]
+    session.append([{"role": "user", "content": text} for text in [*words, "The crane is yellow."]])
+    with httpx.Client(base_url=running_alone.key_url) as client:
+        text = client.get("/search?q=quay").text
+    counts = re.findall(r"\d+", re.findall(r'id="hit-count">([^<]*)<', text)[0])
+    assert counts == [str(MAX_HITS)]
 
 
 class Alike:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from html import unescape
@@ -25,7 +26,7 @@ from holdfast.session import Session
 from holdfast.settings import Embedding, Settings
 from holdfast.text import percent
 from inspector.conftest import Running, open_page, serve, talk
-from support.waiting import PATIENCE, UNHURRIED
+from support.waiting import PATIENCE, UNHURRIED, until
 from support.wire_conversations import TALKS, Talk
 
 Page = Any
@@ -47,6 +48,39 @@ def page(tab: Any, running: Running) -> Iterator[Page]:
     """A page of the inspector; whatever the browser complains about fails the test."""
     with open_page(tab, running, path=None) as page:
         yield page
+
+
+@pytest.fixture(scope="module")
+def long_talk(running: Running) -> Iterator[list[int]]:
+    """The numbers of the 241 messages of a session in the order of the conversation; two of them are long."""
+    session = running.engine.session("long talk")
+    history: list[dict[str, str]] = []
+    for number in range(241):
+        words = "\n\n".join(f"Mooring {place} is free." for place in range(80 if number in {97, 180} else 1))
+        role = "assistant" if number % 2 else "user"
+        history.append({"role": role, "content": f"Entry {number} of the harbour log. {words}"})
+    session.assemble(history, limit=500_000)
+    yield [row.id for row in session.messages()]
+    session.forget()
+
+
+def find_hidden_head(page: Page, number: int) -> float:
+    """Return how many pixels of the top of a message are behind what stays at the top, or out of the window."""
+    wait_until_drawn(page)
+    hidden: float = page.evaluate(
+        "number => { const top = document.querySelector(`#m${number}`).getBoundingClientRect().top;"
+        " const selector = '.turn-nav, #left > .tabs, #left > .legend, #left details.run[open] > summary';"
+        " const rows = [...document.querySelectorAll(selector)]"
+        " .filter(row => getComputedStyle(row).position === 'sticky').map(row => row.getBoundingClientRect().bottom);"
+        " return Math.max(0, ...rows) - top; }",
+        number,
+    )
+    return hidden
+
+
+def wait_until_drawn(page: Page) -> None:
+    """Wait until the page is drawn: by then a browser has scrolled to what the address names."""
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def find_cut_turn(session: Session) -> int:
@@ -144,6 +178,12 @@ class TestWindowOfATurn:
         assert chart.rindex('class="limit"') > chart.rindex('<g class="turn"')
         assert "Turn 15: " in chart
         assert ">8k</text>" in text[text.index('<svg class="axis"') : text.index('<svg class="chart"')]
+
+    def test_the_key_of_the_marks_names_the_words_of_commands(self, client: httpx.Client) -> None:
+        """They say "pruned" and "trimmed" where the pages say "shortened" and "cut"."""
+        text = client.get("/session?session=harbour&turn=15").text
+        for page, command in (("shortened", "pruned"), ("cut", "trimmed")):
+            assert re.search(rf'<li title="[^"]*: {command}"><svg[^\n]*</svg>{page}</li>', text)
 
     def test_a_message_of_the_conversation_leads_to_its_first_turn(
         self, client: httpx.Client, running: Running
@@ -282,6 +322,18 @@ class TestWhy:
         assert "by this message" in text
         assert ">Turn 15</a>" in text[text.index("Where it came back") :]
         assert text.count("<h1") == 1
+
+    def test_the_freed_tokens_are_sentences(self, client: httpx.Client, running: Running) -> None:
+        """Of the message itself, and of all messages of the change; what is left of them, if something is."""
+        session = running.engine.session("harbour")
+        for kind, left in (("trimmed", ""), ("pruned", r" They had [\d,]+ tokens before, and have [\d,]+ now\.")):
+            number = next(edit for edit in session.edits() if edit.kind == kind).ids[0]
+            text = client.get(f"/why?session=harbour&message={number}").text
+            section = text[text.index(f'aria-label="{"cut" if kind == "trimmed" else "shortened"} in turn') :]
+            freed = re.search(r"<dt>Tokens freed</dt><dd>(.*?) *</dd>", section)
+            assert freed is not None
+            said = r"[\d,]+ tokens were freed by this message, and [\d,]+ by all \d+ messages together\."
+            assert re.fullmatch(said + left, freed[1])
 
     def test_many_turns_in_which_a_message_came_back_are_folded(self, client: httpx.Client, running: Running) -> None:
         """By the way in which it did; the first ones are shown, and all others are behind one line."""
@@ -518,6 +570,79 @@ class TestInABrowser:
         assert page.locator("#left").evaluate("pane => pane.scrollTop") > 0
         assert page.locator(".chart").bounding_box() == before
         assert page.locator("#session-head h1").is_visible()
+
+    @pytest.mark.parametrize("width", [390, 1440])
+    def test_earlier_messages_are_drawn_once(
+        self, page: Page, running: Running, long_talk: list[int], width: int
+    ) -> None:
+        """Also if something is stored while they are read; what is looked at stays where it is."""
+        page.set_viewport_size({"width": width, "height": 800})
+        held: list[Any] = []
+        is_free = threading.Event()
+        page.route("**/session/messages?*", lambda route: route.continue_() if is_free.is_set() else held.append(route))
+        page.goto(running.key_url + "session?session=long+talk&tab=conversation")
+        page.wait_for_selector("#live.on")
+        page.evaluate("document.querySelector('#messages .message:last-child').scrollIntoView()")
+        wait_until_drawn(page)
+        page.evaluate("document.querySelector('#messages .message').scrollIntoView()")
+        until(lambda: held or page.wait_for_timeout(20))
+        first = long_talk[-60]
+        top = "number => document.querySelector(`#m${number}`).getBoundingClientRect().top"
+        before = page.evaluate(top, first)
+        with page.expect_response(lambda answer: "/session?" in answer.url):
+            running.engine.session("elsewhere").append([{"role": "user", "content": f"Width {width}."}])
+        page.wait_for_timeout(200)  # an observer reports after the next frame
+        is_free.set()
+        for route in held:
+            route.continue_()
+        page.wait_for_selector(f"#m{long_talk[-61]}", state="attached")
+        assert page.evaluate(top, first) == pytest.approx(before, abs=2)
+        page.wait_for_function(
+            "() => { const mark = document.querySelector('.earlier'); mark?.scrollIntoView(); return !mark; }"
+        )
+        shown = page.evaluate("[...document.querySelectorAll('#messages .message')].map(one => Number(one.dataset.id))")
+        assert shown == long_talk
+
+    def test_a_narrow_page_that_opens_reads_nothing_earlier(
+        self, page: Page, running: Running, long_talk: list[int]
+    ) -> None:
+        """Its top is where the messages begin, so it would read all of them, or move away from its title."""
+        page.set_viewport_size({"width": 390, "height": 1600})
+        page.goto(running.key_url + "session?session=long+talk&tab=conversation")
+        page.wait_for_selector("#live.on")
+        page.wait_for_timeout(300)
+        assert page.is_visible(".earlier")
+        assert page.locator("#messages .message").count() < len(long_talk)
+        assert page.evaluate("scrollY") == 0
+
+    @pytest.mark.parametrize("width", [390, 910, 1440])
+    @pytest.mark.parametrize("place", [97, 120])
+    def test_a_message_that_is_led_to_is_whole(
+        self, page: Page, running: Running, long_talk: list[int], *, width: int, place: int
+    ) -> None:
+        """The rows that stay at the top do not cover its first line, however long it is."""
+        page.set_viewport_size({"width": width, "height": 800})
+        number = long_talk[place]
+        page.goto(running.key_url + f"session?session=long+talk&message={number}#m{number}")
+        page.wait_for_selector(f"#m{number}.wanted")
+        assert find_hidden_head(page, number) <= 0
+        page.click(f"#m{number} .meta a[data-why]")
+        page.click("dialog[open] a:has-text('in the conversation')")
+        page.wait_for_selector("dialog[open]", state="hidden")
+        page.wait_for_selector(f"#m{number}.wanted")
+        assert find_hidden_head(page, number) <= 0
+        page.goto(running.key_url + "session?session=long+talk&turn=1")
+        page.locator(f".map [data-message='{number}']").first.dispatch_event("click")
+        page.wait_for_selector(f"#m{number}.wanted")
+        assert find_hidden_head(page, number) <= 0
+
+    def test_a_turn_that_a_search_names_opens_with_its_window(self, page: Page, running: Running) -> None:
+        """A hit itself leads to its message in the conversation."""
+        page.goto(running.key_url + "?q=part+3+of+the+harbour")
+        page.click(".hit-turn")
+        page.wait_for_selector("#window")
+        assert re.fullmatch(r"Window of turn \d+", page.inner_text("#left .tabs [aria-current]"))
+        assert "turn=" in page.url
 
     def test_the_tabs_and_the_formats(self, page: Page, running: Running) -> None:
         """Without loading the page again."""

@@ -113,27 +113,45 @@ async function followList(query) {
 // --- lists that grow while one scrolls ----------------------------------------
 
 const seen = new IntersectionObserver(async (entries) => {
-  for (const entry of entries.filter((one) => one.isIntersecting)) {
-    const mark = entry.target;
+  for (const { target: mark } of entries.filter((one) => one.isIntersecting)) {
+    // What is loaded is reported again if the mark is watched again, or was seen twice before this could run.
+    if (growing.has(mark) || !mark.isConnected) continue;
+    if (mark.dataset.before && !scrollerOf(mark) && !scrollY) continue; // a page that has just been opened stays at its title
+    growing.add(mark);
     seen.unobserve(mark);
-    if (mark.dataset.before) {
-      const box = $("#messages");
-      const first = $(".message", box);
-      const text = await load(join(box.dataset.follow, `before=${mark.dataset.before}`));
-      const at = first?.getBoundingClientRect().top ?? 0; // now: the page may have been scrolled meanwhile
-      mark.remove();
-      if (text.trim()) box.insertAdjacentHTML("afterbegin", text);
-      if (first) (box.closest(".pane") ?? window).scrollBy(0, first.getBoundingClientRect().top - at);
-    } else {
-      const form = $("form[data-live]");
-      const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
-      query.set("start", mark.dataset.more);
-      const follow = mark.closest("[data-follow]").dataset.follow;
-      mark.outerHTML = await load(join(follow, query.toString()));
+    try {
+      await (mark.dataset.before ? addEarlier(mark) : addMore(mark));
+    } finally {
+      growing.delete(mark);
     }
     watchEnds();
   }
 }, { rootMargin: "400px" });
+const growing = new Set();
+
+async function addEarlier(mark) {
+  const box = mark.closest("#messages");
+  const first = $(".message", box);
+  const text = await load(join(box.dataset.follow, `before=${mark.dataset.before}`));
+  const at = first?.getBoundingClientRect().top ?? 0; // now: the page may have been scrolled meanwhile
+  mark.remove();
+  if (text.trim()) box.insertAdjacentHTML("afterbegin", text);
+  if (first) (scrollerOf(box) ?? window).scrollBy(0, first.getBoundingClientRect().top - at);
+}
+
+async function addMore(mark) {
+  const form = $("form[data-live]");
+  const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+  query.set("start", mark.dataset.more);
+  const follow = mark.closest("[data-follow]").dataset.follow;
+  mark.outerHTML = await load(join(follow, query.toString()));
+}
+
+// The box in which an element scrolls; none on a narrow screen, where the whole page does.
+function scrollerOf(element) {
+  const pane = element.closest(".pane");
+  return pane && getComputedStyle(pane).overflowY === "auto" ? pane : null;
+}
 function watchEnds() {
   for (const mark of $$(".earlier[data-before], [data-more]")) seen.observe(mark);
 }
@@ -306,4 +324,4 @@ document.addEventListener("keydown", (event) => {
 });
 watchEnds();
 
-export { $, $$, act, join, keys, load, onStored, say, scopeOf, watchEnds };
+export { $, $$, act, join, keys, load, onStored, say, scopeOf, scrollerOf, watchEnds };

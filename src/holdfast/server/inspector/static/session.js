@@ -1,7 +1,7 @@
 // The page of a session: its turns, the window of each, and why something was cut. The page works without it as well.
 
 import { findColumn } from "./chart.js";
-import { $, $$, join, keys, load, onStored, scopeOf, watchEnds } from "./inspector.js";
+import { $, $$, join, keys, load, onStored, scopeOf, scrollerOf, watchEnds } from "./inspector.js";
 
 const page = $(".session-page");
 const slider = $("#turn");
@@ -32,13 +32,32 @@ async function show(query) {
   $("#turn-view").replaceWith($("#turn-view", fresh));
   $("#left").scrollTop = top;
   const found = $(".message.wanted");
-  if (found) found.scrollIntoView({ block: "center" });
+  if (found) showFromTop(found);
   else if ($("#left").dataset.tab === "conversation") $("#left").scrollTop = $("#left").scrollHeight;
   markTurn();
   watchEnds();
 }
 
+// --- places ------------------------------------------------------------------------
+
+// Measures the rows that stay at the top, under which no message may be scrolled: browsers scroll to `#m…` by themselves.
+function measureStuck() {
+  const rows = $$("#turn-form, #left > .tabs, #left > .tabs + .legend");
+  const heights = rows.filter((row) => getComputedStyle(row).position === "sticky").map((row) => row.offsetHeight);
+  const stuck = heights.reduce((sum, height) => sum + height, 0);
+  document.documentElement.style.setProperty("--stuck", `${stuck}px`);
+}
+addEventListener("resize", measureStuck);
+
+// Shows a message in the middle, or from its first line if it is too long for that.
+function showFromTop(message) {
+  measureStuck();
+  const room = (scrollerOf(message)?.clientHeight ?? innerHeight) - parseFloat(getComputedStyle(message).scrollMarginTop);
+  message.scrollIntoView({ block: message.offsetHeight < room ? "center" : "start" });
+}
+
 function markTurn() {
+  measureStuck();
   if (!slider) return;
   const turn = shownTurn();
   slider.value = turn;
@@ -151,7 +170,7 @@ async function reveal(message) {
   const found = $(`#m${message}`);
   if (!found) return false;
   for (let fold = found.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
-  found.scrollIntoView({ block: "center" });
+  showFromTop(found);
   found.focus({ preventScroll: true });
   for (const one of $$(".message.wanted")) one.classList.remove("wanted");
   found.classList.add("wanted");
@@ -250,10 +269,12 @@ function refreshConversation(fresh) {
 
 // --- where the page begins ------------------------------------------------------------
 
+measureStuck();
 const found = $(".message.wanted");
-if (found) found.scrollIntoView({ block: "center" });
+if (found) showFromTop(found);
 else if (location.hash.startsWith("#m")) reveal(location.hash.slice(2));
 else if ($("#left").dataset.tab === "conversation") {
-  if (getComputedStyle($("#left")).overflowY === "auto") $("#left").scrollTop = $("#left").scrollHeight;
+  const scroller = scrollerOf($("#left"));
+  if (scroller) scroller.scrollTop = scroller.scrollHeight;
 }
 markTurn();
