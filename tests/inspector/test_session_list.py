@@ -172,7 +172,7 @@ def test_only_the_newest_turns_of_a_long_session_are_looked_at(running: Running)
     whole = FirstTurns(store).find(numbers, seconds=60)
     assert set(whole.values()) == {1, 2, 3}
     newest = FirstTurns(store, max_newest=2)
-    assert newest.find(numbers, seconds=60) == {key: turn for key, turn in whole.items() if turn > 1}
+    assert newest.find(numbers, seconds=60) == {key: turn for key, turn in whole.items() if turn > 2}
     assert newest.find(numbers, seconds=-1) == {}
 
 
