@@ -440,6 +440,8 @@ def _find_missed(found: Found, *, quoted: Collection[int]) -> tuple[Missed, ...]
 def _note_sessions(query: RecallQuery, *, shown: int) -> str:
     """Say how many sessions of a time are not listed, or that there are none."""
     missing = len(query.sessions) - shown + query.more_sessions
+    if shown and missing and query.asks_for_decisions:  # sessions that decide nothing were left out between these
+        return f"… and {plural(missing, 'session')} not read or not listed."
     if shown and missing:
         return f"… and {missing} more before these."
     return query.no_sessions
