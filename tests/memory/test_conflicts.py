@@ -90,6 +90,8 @@ def test_a_newer_value_replaces_the_old_one_if_that_is_clear(
         ("默认语言是英文", "默认语言是中文"),
         ("The default language is English", "The default language is Chinese"),
         ("Tom is the release manager", "Priya is the release manager"),
+        ("The ticket printer is in room 12", "The ticket printer is in room 14"),
+        ("width 390", "width 1440"),
     ],
 )
 def test_what_is_not_clear_stays_and_is_marked(memory: Memory, clock: Clock, first: str, second: str) -> None:
@@ -120,6 +122,9 @@ def test_what_is_not_clear_stays_and_is_marked(memory: Memory, clock: Clock, fir
         ("Always use template A0 for cases of country 0.", "Always use template B1 for cases of country 1."),
         ("客户1017享受九折", "客户1018享受九折"),
         ("工单4711已关闭", "工单4712已关闭"),
+        ("The ticket printer in room 12 is broken", "The ticket printer in room 14 is broken"),
+        ("The ticket printer is in room 12", "The badge printer is in room 14"),
+        ("Ana works on ticket 12 today", "Ana works on ticket 14 today"),
         ("Step 1: install the agent within 5 minutes.", "Step 2: register the agent within 10 minutes."),
         ("The office in Oslo closes at 17:00.", "The office in Bergen closes at 16:00."),
         ("Tom is a release manager", "Priya is a release manager"),

@@ -16,7 +16,7 @@ from holdfast.index.vectors import quantise
 from holdfast.memory.exclusion import exclude
 from holdfast.memory.passage_search import search
 from holdfast.memory.query import RecallQuery, Shown, order_of
-from holdfast.memory.recall import ALL_HERE_IN_WINDOW, ALL_IN_WINDOW, recall
+from holdfast.memory.recall import ALL_HERE_IN_WINDOW, ALL_IN_WINDOW, SHOWN, recall
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.fuse import Order, Recipe, Weighted
 from holdfast.search.relevance import GENEROUS, NORMAL, SHY
@@ -487,3 +487,17 @@ def test_a_question_that_needs_the_messages_before_it_says_so(store: SqliteStore
     say(store, "The staging gateway listens on port 8443.")
     found = recall(store, asking("Which port has the staging gateway?", "And what was it again?"), marks=MARKS)
     assert found.match == "1 passage matches the question and what was said before it"
+
+
+@pytest.mark.parametrize(("cap", "is_known"), [(74, False), (600, True)])
+def test_the_reason_says_what_keeps_the_answer_out(store: SqliteStore, cap: int, *, is_known: bool) -> None:
+    """Earlier blocks are named only if they have the answer, and not if there is no room for it."""
+    answer = "The staging database listens on port 6543."
+    say(store, answer, "The kettle in the kitchen is blue.")
+    shown = Shown(blocks=["The kettle in the kitchen is blue."])
+    if is_known:
+        shown = Shown(blocks=[*shown.blocks, answer])
+    found = recall(store, asking("Which port does the staging database listen on?", cap=cap, shown=shown))
+    assert found.block == ""
+    assert (found.reason == SHOWN) == is_known
+    assert is_known or found.reason == "nothing fits into 74 tokens"

@@ -1,4 +1,4 @@
-"""Decisions in a list of sessions that a later statement takes back: both are shown, the later one behind the first.
+"""Decisions in a list of sessions that a later statement or fact takes back: both are shown, the later one behind.
 
 A list that states "logs are kept for 45 days" without the "60 days, not 45" of the day after would be wrong.
 """
@@ -7,25 +7,28 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 from holdfast import signals
 from holdfast.calls import Deadline
+from holdfast.memory import facts
 from holdfast.memory.archive import is_noise, unwrap
+from holdfast.memory.conflicts import FactIndex
+from holdfast.memory.exclusion import read_exclusions
 from holdfast.memory.session_lines import SessionLine, select_newest
 from holdfast.memory.sessions import shorten
 from holdfast.search.corrections import Earlier, Later, Rarity, Statement, is_statement
-from holdfast.store.base import Across, Scope, Select, Store
+from holdfast.store.base import Across, FactRow, Scope, Select, Store
 
 LATER: Final = "{first} (later: {later})"
 """The form that a digest uses too."""
 MAX_LATER_CHARS: Final = 200
 """The maximum characters of a later statement."""
-_MAX_SESSIONS: Final = 20
-"""How many sessions are read, the newest ones."""
+_MAX_SESSIONS: Final = 100
+"""How many sessions are read in addition to those that are listed, the newest ones."""
 _MAX_MESSAGES: Final = 600
 """How many messages of a session are read, the newest ones."""
 _ROUNDING: Final = 1e-9
@@ -38,6 +41,7 @@ class UserStatement:
 
     text: str
     message: int
+    time: int
 
     @cached_property
     def statement(self) -> Statement:
@@ -46,29 +50,68 @@ class UserStatement:
 
 
 def read_user_statements(
-    store: Store, scope: Scope, *, across: Across, since: int, deadline: Deadline
+    store: Store, scope: Scope, *, across: Across, since: int, listed: Iterable[Scope], deadline: Deadline
 ) -> list[UserStatement]:
     """Read what people stated since a time in the sessions that a reader may see, oldest first.
 
-    After the deadline no further sessions are read: those would be older ones.
+    First the `listed` sessions are read, because a decision is compared with what was said after it. After the deadline
+    no further sessions are read: those would be older ones.
     """
     dated: list[tuple[int, int, str]] = []
-    for span in store.read_sessions(scope, across=across, since=since, limit=_MAX_SESSIONS):
+    newest = store.read_sessions(scope, across=across, since=since, limit=_MAX_SESSIONS)
+    for own in dict.fromkeys([*listed, *(span.scope for span in newest)]):
         if deadline.is_over:
             break
-        rows = store.read_messages(Select(scope=span.scope, newest=True, limit=_MAX_MESSAGES))
+        rows = store.read_messages(Select(scope=own, newest=True, limit=_MAX_MESSAGES))
         for row in select_newest([row for row in rows if row.message.role == "user" and not row.excluded]):
             for sentence in signals.sentences(unwrap(row.message.text)):
                 if is_statement(sentence) and not is_noise(sentence):
                     dated.append((row.message.timestamp or 0, row.id, sentence))
     dated.sort(key=lambda one: one[:2])  # of one message, the sentences stay in their order
-    return [UserStatement(text, message) for _, message, text in dated]
+    return [UserStatement(text, message, time) for time, message, text in dated]
+
+
+@dataclass(frozen=True, slots=True)
+class LaterFacts:
+    """The facts that hold now, and the words of messages from which a fact was learned that was replaced since."""
+
+    holding: FactIndex
+    replaced: Mapping[int, Sequence[tuple[str, FactRow]]]
+
+    @classmethod
+    def read(cls, store: Store, scope: Scope, *, across: Across) -> LaterFacts:
+        """Read the facts that a reader may see, without those that are excluded from recall."""
+        hidden = read_exclusions(store, scope, across=across)
+        rows = [row for row in facts.load(store, scope, across=across) if row.id not in hidden.facts]
+        replaced: dict[int, list[tuple[str, FactRow]]] = {}
+        for message, words, successor in facts.find_replaced(rows):
+            replaced.setdefault(message, []).append((words, successor))
+        return cls(FactIndex(facts.current(rows), settled=hidden.pairs), replaced)
+
+    def find(self, text: str, *, messages: Collection[int], scope: Scope, time: int) -> FactRow | None:
+        """Return the newest fact that holds instead of a sentence of some messages; None if there is none.
+
+        It was learned after the sentence. A fact that a person wrote down by hand is not linked to any message, so the
+        words are compared too.
+        """
+        later: list[FactRow] = []
+        for message in messages:
+            for words, successor in self.replaced.get(message, ()):
+                if words in text or text.rstrip("…") in words:
+                    later.append(successor)
+        said = FactRow(scope=scope, id="", type="decision", content=text, time=time)
+        later += [row for row in self.holding.find_rivals(said) if row.time > time]
+        return max(later, key=lambda row: row.time, default=None)
 
 
 def add_later(
-    lines: Sequence[SessionLine], statements: Sequence[UserStatement], *, deadline: Deadline
+    lines: Sequence[SessionLine],
+    statements: Sequence[UserStatement],
+    later_facts: LaterFacts,
+    *,
+    deadline: Deadline,
 ) -> list[SessionLine]:
-    """Write after each sentence of the lines the newest statement that replaces it.
+    """Write after each sentence of the lines the newest statement or fact that replaces it.
 
     A statement that is written after another one is not listed again. After the deadline, the remaining sentences stay
     as they are.
@@ -79,14 +122,26 @@ def add_later(
     for line in lines:
         messages = set(line.messages)
 
-        def complete(text: str, messages: set[int] = messages) -> str:
-            if deadline.is_over:
+        def complete(text: str, line: SessionLine = line, messages: set[int] = messages) -> str:
+            if not text or deadline.is_over:
                 return text
-            later = index.find_later(text)
-            if later is None:
+            said = index.find_last(text)
+            sources: Collection[int] = line.messages
+            time = line.time
+            stated: UserStatement | None = None
+            if said is not None:
+                sources = [said.message]
+                time = said.time
+                stated = index.find_later(said)
+            fact = later_facts.find(text, messages=sources, scope=line.scope, time=time)
+            if fact is not None and (stated is None or fact.time > stated.time):
+                later = fact.content
+            elif stated is not None:
+                later = stated.text
+                messages.add(stated.message)
+            else:
                 return text
-            messages.add(later.message)
-            shown = shorten(later.text, max_chars=MAX_LATER_CHARS)
+            shown = shorten(later, max_chars=MAX_LATER_CHARS)
             moved.add(shown)
             return LATER.format(first=text, later=shown)
 
@@ -116,19 +171,23 @@ class _Index:
         rarity = {term: math.log(1 + len(statements) / len(places)) for term, places in self._places.items()}
         self._rarity = Rarity.of(rarity)
 
-    def find_later(self, text: str) -> UserStatement | None:
-        """Return the newest statement that replaces a sentence; None if it still holds."""
-        last = self._find_last(text.rstrip("…"))  # a repeated statement holds again
-        if last is None:
+    def find_last(self, text: str) -> UserStatement | None:
+        """Return the statement in which a sentence was said last; None if nobody has said it."""
+        place = self._find_place(text.rstrip("…"))  # a repeated statement holds again
+        if place is None:
             return None
-        earlier = Earlier.read(self._statements[last].statement, self._rarity, asked=())
-        for place in self._find_near(earlier, after=last):
+        return self._statements[place]
+
+    def find_later(self, said: UserStatement) -> UserStatement | None:
+        """Return the newest statement that replaces another one; None if it still holds."""
+        earlier = Earlier.read(said.statement, self._rarity, asked=())
+        for place in self._find_near(earlier, after=self._last[said.text]):
             stated = self._statements[place]
             if not stated.statement.is_request and earlier.is_superseded(Later.read(stated.text)):
                 return stated
         return None
 
-    def _find_last(self, start: str) -> int | None:
+    def _find_place(self, start: str) -> int | None:
         """Return the place where a sentence was said last. It may be cut, or be two sentences."""
         places: list[int] = []
         for stop in range(1, len(start) + 1):

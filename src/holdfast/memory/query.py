@@ -68,6 +68,7 @@ class RecallQuery:
         is_broad: Whether the question asks for everything about a subject, which is the only text.
         sessions: The past sessions that the question asks for; `recall` finds them.
         more_sessions: How many earlier sessions of the same time are not among them.
+        asks_for_decisions: Whether only sessions in which something was decided are among them.
         no_sessions: The line in the block if there are none at that time.
         is_listing: Whether the question asks only for those sessions.
     """
@@ -94,6 +95,7 @@ class RecallQuery:
     is_broad: bool = False
     sessions: tuple[SessionLine, ...] = ()
     more_sessions: int = 0
+    asks_for_decisions: bool = False
     no_sessions: str = ""
     is_listing: bool = False
 

@@ -42,7 +42,7 @@ from holdfast.text import plural
 from holdfast.tokens import count_text
 
 NO_WORDS: Final = "the question has no words"
-SHOWN: Final = "earlier blocks in the window have most of it"
+SHOWN: Final = "the best matches are in earlier blocks in the window"
 _NOTHING: Final = "no stored fact or passage matches the question"
 _HOW_TO_REACH: Final = "(archive.cross_session = true, or Engine.open(personal=True), includes the others)"
 _NOTHING_HERE: Final = f"no fact, and no passage of this conversation, matches the question {_HOW_TO_REACH}"
@@ -59,6 +59,8 @@ _BROAD_VARIETY: Final = 0.3
 (`python -m benchmarks broad`)."""
 _CORRECTION_TOKENS: Final = 250
 """The room for corrections of the system prompt if no passage matches the question."""
+_MIN_QUOTE_TOKENS: Final = 25
+"""With less room than this, a block has no place for a sentence and its header."""
 _MAX_COMPARED: Final = 8
 """How many of the best matches are read to find out whether one is in the window."""
 MAX_MISSED: Final = 5
@@ -393,7 +395,8 @@ def _compose(
         else:
             sessions.pop(0)  # the oldest
     if tokens > query.cap or not text:
-        if query.shown.blocks and not quotes:
+        # A block so small has no quotes, whatever earlier ones have.
+        if query.shown.blocks and not quotes and listed.room >= _MIN_QUOTE_TOKENS:
             return replace(nothing, reason=SHOWN)
         return replace(nothing, reason=f"nothing fits into {query.cap} tokens")
     # In the order of the block: oldest first, and those of one minute by session, so that a session stays together.
@@ -440,6 +443,8 @@ def _find_missed(found: Found, *, quoted: Collection[int]) -> tuple[Missed, ...]
 def _note_sessions(query: RecallQuery, *, shown: int) -> str:
     """Say how many sessions of a time are not listed, or that there are none."""
     missing = len(query.sessions) - shown + query.more_sessions
+    if shown and missing and query.asks_for_decisions:  # sessions that decide nothing were left out between these
+        return f"… and {plural(missing, 'session')} not read or not listed."
     if shown and missing:
         return f"… and {missing} more before these."
     return query.no_sessions

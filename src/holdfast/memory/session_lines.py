@@ -48,6 +48,7 @@ class SessionLine:
         title: The title that its host gave to it, otherwise the first real sentence of the user.
         outcome: Its outcome; empty if no sentence states one.
         keys: More sentences that decide, explain or ask for something, oldest first.
+        is_scored: Whether any sentence of it has a score, be it the title, the outcome or another one.
         number: The archived message with the outcome, or else with the title.
         messages: Every archived message that is quoted.
     """
@@ -57,6 +58,7 @@ class SessionLine:
     title: str
     outcome: str = ""
     keys: tuple[str, ...] = ()
+    is_scored: bool = False
     number: int = 0
     messages: tuple[int, ...] = ()
 
@@ -115,9 +117,9 @@ def describe_period(
     line = _make_line(span, title, rows, time=time, max_chars=MAX_KEY_CHARS)
     if line is None:
         return None
-    keys = _choose_keys(rows, known=(line.title, line.outcome), limit=max_keys, rank=rank or weigh)
+    keys, is_scored = _choose_keys(rows, known=(line.title, line.outcome), limit=max_keys, rank=rank or weigh)
     messages = {*line.messages, *(key.message for key in keys)}
-    return replace(line, keys=tuple(key.text for key in keys), messages=tuple(sorted(messages)))
+    return replace(line, keys=tuple(key.text for key in keys), is_scored=is_scored, messages=tuple(sorted(messages)))
 
 
 def _make_line(
@@ -273,21 +275,35 @@ def _find_first_since(store: Store, scope: Scope, time: int) -> int | None:
     return low
 
 
-def _choose_keys(rows: Sequence[MessageRow], *, known: Sequence[str], limit: int, rank: Rank) -> list[Sentence]:
-    """Choose the sentences that say most about a session, oldest first."""
-    seen = {text.rstrip("…") for text in known if text}
+def _choose_keys(
+    rows: Sequence[MessageRow], *, known: Sequence[str], limit: int, rank: Rank
+) -> tuple[list[Sentence], bool]:
+    """Choose the sentences that say most about a session, oldest first, and tell whether any has a score.
+
+    Those that are known are not chosen again, but their scores count.
+    """
+    listed = [text.rstrip("…") for text in known if text]
+    seen: set[str] = set()
     weighed: list[tuple[float, int, Sentence]] = []
+    is_scored = False
     for row in rows:
         for sentence in _list_statements(row):
             text = shorten(sentence, max_chars=MAX_KEY_CHARS)
-            if any(text.startswith(other) or other.startswith(text) for other in seen):
+            if _is_among(text, seen):
                 continue
             seen.add(text)
             weight = rank(sentence, row.message.role)
             if weight > 0:
+                is_scored = True
+            if weight > 0 and not _is_among(text, listed):
                 weighed.append((weight, len(weighed), Sentence(text, row.id)))
     best = sorted(weighed, key=lambda entry: (-entry[0], entry[1]))[:limit]
-    return [quote for _, _, quote in sorted(best, key=lambda entry: entry[1])]
+    return [quote for _, _, quote in sorted(best, key=lambda entry: entry[1])], is_scored
+
+
+def _is_among(text: str, others: Iterable[str]) -> bool:
+    """Return whether a text begins with another one, or another one with it: one of them was cut."""
+    return any(text.startswith(other) or other.startswith(text) for other in others)
 
 
 def _list_statements(row: MessageRow) -> list[str]:

@@ -7,7 +7,7 @@ each session that matches, and its most important sentences.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
@@ -17,7 +17,7 @@ import numpy as np
 from holdfast.calls import Deadline
 from holdfast.memory.archive import unwrap
 from holdfast.memory.deadlines import Deadlines
-from holdfast.memory.later_decisions import add_later, read_user_statements
+from holdfast.memory.later_decisions import LaterFacts, add_later, read_user_statements
 from holdfast.memory.query import RecallQuery, asks_something, weigh_terms
 from holdfast.memory.session_lines import Rank, SessionLine, describe_period, weigh, weigh_decision
 from holdfast.moments import local
@@ -25,13 +25,17 @@ from holdfast.patterns import compile_once, load
 from holdfast.search.dates import Range
 from holdfast.search.periods import find_periods, remove_periods
 from holdfast.search.related import find_related
-from holdfast.store.base import SearchQuery, Select, SessionSpan, Store
+from holdfast.store.base import Scope, SearchQuery, Select, SessionSpan, Store
 from holdfast.text import is_unsegmented, terms
 
 MAX_SESSIONS: Final = 20
 """How many sessions of a period are listed."""
 _MAX_READ: Final = 2 * MAX_SESSIONS
 """How many are read for that, because some have nothing to list."""
+_MAX_READ_FOR_DECISIONS: Final = 300
+"""How many are read for a question that asks for decisions: most sessions decide nothing."""
+_MAX_DECIDING: Final = 100
+"""How many of these are read first, because a search finds words that decide in them."""
 _MAX_COUNTED: Final = 1_000
 """How many are counted."""
 MAX_ABOUT: Final = 3
@@ -137,17 +141,23 @@ def _add_periods(store: Store, query: RecallQuery, question: SessionQuestion, de
         spans = store.read_sessions(query.scope, across=query.across, since=since, until=until, limit=_MAX_COUNTED)
         parts += [(span, period) for span in spans]
     parts.sort(key=lambda part: -min(part[0].last_time, part[1][1]))
-    lines, unread = _describe_periods(store, query, question, parts, deadline=deadlines.few)
     if question.is_about_decisions:
-        since = min(period[0] for period in question.periods)
-        statements = read_user_statements(store, query.scope, across=query.across, since=since, deadline=deadlines.end)
-        lines = add_later(lines, statements, deadline=deadlines.end)
+        lines, unread = _describe_decisions(store, query, question, parts, deadline=deadlines.few)
+        lines = _add_later(store, query, question, lines, deadline=deadlines.end)
+    else:
+        lines, unread = _describe_periods(store, query, question, parts, deadline=deadlines.few)
     lines.sort(key=lambda line: line.time)
     if lines:
         more = unread
         if question.subject:  # it is not known how many of the others are about it
             more = 0
-        return replace(query, sessions=tuple(lines), more_sessions=more, is_listing=not question.subject)
+        return replace(
+            query,
+            sessions=tuple(lines),
+            more_sessions=more,
+            asks_for_decisions=question.is_about_decisions,
+            is_listing=not question.subject,
+        )
     others = [span for span, _ in parts if span.scope != query.scope]
     if not query.across or (question.subject and others):  # passages may say something about it
         return query
@@ -155,6 +165,24 @@ def _add_periods(store: Store, query: RecallQuery, question: SessionQuestion, de
         return query
     note = _say_none(store, query, question.periods, has_own=bool(parts))
     return replace(query, no_sessions=note, is_listing=not question.subject)
+
+
+def _add_later(
+    store: Store, query: RecallQuery, question: SessionQuestion, lines: Sequence[SessionLine], *, deadline: Deadline
+) -> list[SessionLine]:
+    """Write after each decision what replaced it: a later statement of a person, or a fact that holds now."""
+    if not lines:
+        return []
+    statements = read_user_statements(
+        store,
+        query.scope,
+        across=query.across,
+        since=min(period[0] for period in question.periods),
+        listed=[line.scope for line in lines],
+        deadline=deadline,
+    )
+    facts = LaterFacts.read(store, query.scope, across=query.across or True)
+    return add_later(lines, statements, facts, deadline=deadline)
 
 
 def _say_none(store: Store, query: RecallQuery, periods: Sequence[Range], *, has_own: bool) -> str:
@@ -244,29 +272,111 @@ def _describe_periods(
     If the question names a subject, only sessions that name it are described.
     """
     each = max(1, min(MAX_KEYS_EACH, MAX_KEYS // max(1, len(parts))))
-    weigh_one = weigh
-    if question.is_about_decisions:
-        each = MAX_DECISIONS
-        weigh_one = weigh_decision
+    describe_part = _make_describer(store, query, question, max_keys=each, weigh_one=weigh)
+    lines: list[SessionLine] = []
+    for place, part in enumerate(parts):
+        if place >= _MAX_READ or len(lines) >= MAX_SESSIONS or (lines and deadline.is_over):
+            return lines, len(parts) - place
+        line = describe_part(part)
+        if line is not None:
+            lines.append(line)
+    return lines, 0
+
+
+def _describe_decisions(
+    store: Store,
+    query: RecallQuery,
+    question: SessionQuestion,
+    parts: Sequence[tuple[SessionSpan, Range]],
+    *,
+    deadline: Deadline,
+) -> tuple[list[SessionLine], int]:
+    """Describe the newest sessions in which something was decided, and count those that were not read or have no place.
+
+    If nothing was decided in any of them, the newest sessions are described as they are.
+    """
+    describe_part = _make_describer(store, query, question, max_keys=MAX_DECISIONS, weigh_one=weigh_decision)
+    likely = _find_deciding(store, query, since=min(period[0] for period in question.periods))
+    first = [part for part in parts if part[0].scope in likely]
+    rest = [part for part in parts if part[0].scope not in likely]
+    deciding: list[SessionLine] = []
+    others: list[SessionLine] = []
+    unread = 0
+    for place, part in enumerate([*first, *rest]):
+        is_full = place >= len(first) and _has_newer(deciding, part)
+        is_late = deadline.is_over and bool(deciding or others)
+        if place >= _MAX_READ_FOR_DECISIONS or is_full or is_late:
+            unread = len(parts) - place
+            break
+        line = describe_part(part)
+        if line is not None and line.is_scored:
+            deciding.append(line)
+        elif line is not None:
+            others.append(line)
+    newest = sorted(deciding or others, key=lambda line: -line.time)
+    listed = newest[:MAX_SESSIONS]
+    return listed, unread + len(newest) - len(listed)
+
+
+def _has_newer(lines: Sequence[SessionLine], part: tuple[SessionSpan, Range]) -> bool:
+    """Return whether as many lines as are listed are newer than a session."""
+    span, (_, until) = part
+    newer = [line for line in lines if line.time >= min(span.last_time, until)]
+    return len(newer) >= MAX_SESSIONS
+
+
+def _find_deciding(store: Store, query: RecallQuery, *, since: int) -> set[Scope]:
+    """Find the sessions in which people used words that decide, those with most of them if there are many.
+
+    There may be hundreds of sessions, and time to read some of them.
+    """
+    found = store.search(
+        SearchQuery(
+            scope=query.scope,
+            across=query.across,
+            terms=dict.fromkeys(_deciding_terms(), 1.0),
+            without_messages=query.shown.messages,
+            since=since,
+        )
+    )
+    messages: dict[int, int] = {}  # one of each session
+    for place in np.argsort(-found.keyword, kind="stable").tolist():
+        if len(messages) == _MAX_DECIDING or found.keyword[place] <= 0:
+            break
+        if found.eligible[place] and found.human[place]:
+            messages.setdefault(int(found.sessions[place]), int(found.messages[place]))
+    rows = store.read_messages(Select(scope=query.scope, across=query.across, ids=tuple(messages.values())))
+    return {row.scope for row in rows}
+
+
+@cache
+def _deciding_terms() -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for term in terms(" ".join(load("questions")["sessions"]["deciding"])):
+        if len(term) > 1 or not is_unsegmented(term):
+            found[term] = None
+    return tuple(found)
+
+
+def _make_describer(
+    store: Store, query: RecallQuery, question: SessionQuestion, *, max_keys: int, weigh_one: Rank
+) -> Callable[[tuple[SessionSpan, Range]], SessionLine | None]:
+    """Make what describes a session in a period; None if there is nothing to say about it, or not about the subject."""
     wanted: frozenset[str] = frozenset()
     if question.subject:
         wanted = frozenset(weigh_terms((question.subject,)))
-    lines: list[SessionLine] = []
-    for place, (span, (since, until)) in enumerate(parts):
-        if place >= _MAX_READ or len(lines) >= MAX_SESSIONS or (lines and deadline.is_over):
-            return lines, len(parts) - place
+    rank = _make_rank(wanted, is_required=bool(wanted), weigh_one=weigh_one)
+
+    def describe_part(part: tuple[SessionSpan, Range]) -> SessionLine | None:
+        span, (since, until) = part
         line = describe_period(
-            store,
-            span,
-            since=since,
-            until=until,
-            shown=query.shown.messages,
-            max_keys=each,
-            rank=_make_rank(wanted, is_required=bool(wanted), weigh_one=weigh_one),
+            store, span, since=since, until=until, shown=query.shown.messages, max_keys=max_keys, rank=rank
         )
-        if line is not None and not _only_asks(line, now=query.now) and (not wanted or _names(line, wanted)):
-            lines.append(line)
-    return lines, 0
+        if line is None or _only_asks(line, now=query.now) or (wanted and not _names(line, wanted)):
+            return None
+        return line
+
+    return describe_part
 
 
 def _list_about(store: Store, query: RecallQuery, subject: str) -> list[SessionLine]:

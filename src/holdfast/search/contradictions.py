@@ -53,6 +53,8 @@ class Claim:
         subject, verb, answer: The parts of a plain statement such as "backups are stored in Frankfurt"; empty for any
             other statement.
         names: The numbers that are names: those in its subject ("gate 3 is open"), and those of tickets and the like.
+        place: The number of the room or the like that is its whole answer ("the printer is in room 12"). It may be a
+            name too, but one thing has one of them at a time.
         is_role: Whether it says who or what has a role: "Tom is the release manager".
         proper: The terms of the names in it that begin with a capital letter, without the first word.
         preposition: What the answer begins with.
@@ -69,6 +71,7 @@ class Claim:
     answer: frozenset[str] = frozenset()
     preposition: str = ""
     names: frozenset[str] = frozenset()
+    place: str = ""
     is_role: bool = False
     proper: frozenset[str] = frozenset()
     is_change: bool = False
@@ -86,6 +89,7 @@ def read_claim(text: str) -> Claim | None:
     words = load("contradictions")["words"]
     labelled = compile_once(words["labelled"], _FLAGS)
     labels = frozenset(match["number"] for match in labelled.finditer(plain))
+    place = _find_place(plain)
     plain = labelled.sub(r"\g<label> ", plain)
     bare, values = _cut_values(plain)
     topic = _find_topic(bare)
@@ -118,7 +122,8 @@ def read_claim(text: str) -> Claim | None:
         verb=verb,
         answer=answer,
         preposition=preposition,
-        names=names | labels,
+        names=names | (labels - {place}),
+        place=place,
         is_role=is_role,
         proper=frozenset(proper),
         is_change=is_correction(plain),
@@ -140,7 +145,7 @@ def contradict(earlier: Claim, later: Claim) -> bool:
         return _are_about_same(earlier, later)
     if earlier.values or later.values:  # the values are of other kinds, or the same: they say different things
         return False
-    return _have_other_names(earlier, later) or _have_same_role(earlier, later)
+    return _have_other_names(earlier, later) or _have_same_role(earlier, later) or _have_other_places(earlier, later)
 
 
 def may_contradict(left: Claim, right: Claim) -> bool:
@@ -255,6 +260,13 @@ def _have_same_role(left: Claim, right: Claim) -> bool:
     return max(_count_words(left.subject), _count_words(right.subject)) <= MAX_NAME_TERMS
 
 
+def _have_other_places(left: Claim, right: Claim) -> bool:
+    """Return whether two statements say that the same thing is in places with different numbers."""
+    if not left.place or not right.place or left.place == right.place:
+        return False
+    return (left.topic, left.verb, left.preposition) == (right.topic, right.verb, right.preposition)
+
+
 def _count_words(found: Iterable[str]) -> float:
     """Count words; two characters of a script without spaces are about one."""
     count = 0.0
@@ -292,6 +304,21 @@ def _match_statement(plain: str) -> re.Match[str] | None:
     if any(map(is_unsegmented, plain)):
         pattern = forms["unsegmented"]
     return compile_once(pattern, _FLAGS).fullmatch(plain)
+
+
+def _find_place(plain: str) -> str:
+    """Return the number in an answer that is nothing but a numbered place ("in room 12"); empty for any other one."""
+    parts = _match_statement(plain)
+    if parts is None:
+        return ""
+    words = load("contradictions")["words"]
+    begin = compile_once(words["preposition"], _FLAGS).match(parts["answer"])
+    if begin is None:
+        return ""
+    label = compile_once(words["labelled"], _FLAGS).fullmatch(parts["answer"][begin.end() :].strip())
+    if label is None:
+        return ""
+    return label["number"]
 
 
 def _find_topic(text: str) -> tuple[str, ...]:
