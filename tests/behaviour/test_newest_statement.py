@@ -290,6 +290,21 @@ def test_a_time_in_the_future_does_not_make_a_statement_the_newest(tmp_path: Pat
     assert MARK not in lines[new]
 
 
+def test_sessions_that_are_in_the_future_as_a_whole_keep_their_times(tmp_path: Path) -> None:
+    """The clock of this machine may be behind. Then the newest statement is still the newest."""
+    january, february = 4_070_908_800_000, 4_073_587_200_000  # the first days of both in 2099
+    stated = {"Correction: the invoice prefix is ZX.": february, "The invoice prefix is KR.": january}
+    settings = Settings(recall=Recall(deadline_ms=600_000))
+    with Engine.open(tmp_path, settings=settings, background=False, personal=True) as engine:
+        for text, time in stated.items():  # the later one is archived first
+            engine.session(text[:5]).append([Message(role="user", parts=(Text(text=text),), timestamp=time)])
+        engine.work()
+        question = {"role": "user", "content": "What is the invoice prefix?"}
+        window = engine.session("new").assemble([question], limit=LIMIT)
+    marked = [passage.text for passage in window.report.recalled if passage.superseded != "no"]
+    assert marked == ["The invoice prefix is KR."]
+
+
 def test_a_time_that_is_no_number_is_refused(tmp_path: Path) -> None:
     """The error names the message and its argument."""
     said = Message(role="user", parts=(Text(text="x"),), timestamp="2026-11-18")  # type: ignore[arg-type]

@@ -354,15 +354,24 @@ def _order_times(candidates: Candidates, *, now: int | None) -> Ints:
     """Return the times of passages. A time in the future becomes that of the next passage of its session.
 
     The clock of a client may be wrong. Other times stay: the parts of a session may have been imported in any order.
+    So do those of a session that is in the future as a whole: nothing shows which of its times are wrong, and it may be
+    the clock of this machine.
     """
     times = candidates.times
     if now is None or times.max(initial=0) <= now:
         return times
     known = times.copy()
-    for place in np.flatnonzero(times > now).tolist():
-        is_after = (candidates.sessions == candidates.sessions[place]) & (times > 0) & (times <= now)
-        is_after[:place] = False
-        known[place] = times[is_after].min(initial=now)
+    by_session = np.argsort(candidates.sessions, kind="stable")
+    starts = np.flatnonzero(np.diff(candidates.sessions[by_session])) + 1
+    for places in np.split(by_session, starts):
+        own = times[places]
+        is_future = own > now
+        is_known = (own > 0) & ~is_future
+        if not is_future.any() or not is_known.any():
+            continue
+        usable = np.where(is_known, own, now)
+        earliest_after = np.minimum.accumulate(usable[::-1])[::-1]
+        known[places[is_future]] = earliest_after[is_future]
     return known
 
 
