@@ -358,6 +358,7 @@ def lines(*, messages: int, seed: int, as_json: bool) -> None:
 
 @bench.command("other-words")
 @click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option("--sheet", type=click.IntRange(min=1, max=2), default=1, show_default=True, help="The questions.")
 @click.option(
     "--half",
     type=click.Choice(["choose", "check", "all"]),
@@ -374,7 +375,7 @@ def lines(*, messages: int, seed: int, as_json: bool) -> None:
 )
 @click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True)
 @as_json
-def other_words(*, path: Path | None, half: Any, eagerness: str, processes: int, as_json: bool) -> None:
+def other_words(*, path: Path | None, sheet: int, half: Any, eagerness: str, processes: int, as_json: bool) -> None:
     """How many questions are answered in the window, in the words of the fact and in other words.
 
     PATH is the folder with the real sessions that the sheet names. Without it only generated conversations are used.
@@ -382,8 +383,10 @@ def other_words(*, path: Path | None, half: Any, eagerness: str, processes: int,
     from benchmarks.other_words import count_questions, measure  # noqa: PLC0415 - as above
 
     settings = configuration.load(recall={"eagerness": eagerness}).settings
-    with Progress(count_questions(half, folder=path)) as progress:
-        found = measure(folder=path, half=half, settings=settings, processes=processes, progress=progress.advance)
+    with Progress(count_questions(half, folder=path, sheet=sheet)) as progress:
+        found = measure(
+            folder=path, sheet=sheet, half=half, settings=settings, processes=processes, progress=progress.advance
+        )
     show(found, found["systems"], first="archive", as_json=as_json)
 
 

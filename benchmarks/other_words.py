@@ -8,6 +8,9 @@ with default settings. A question is answered if the window matches the pattern 
 
 Every second fact, and every second question about a session, is for choosing parameters; the others are for checking
 the choice.
+
+A second sheet (`data/other_words-2.json`) was written from the same sessions alone: nothing was searched for while it
+was written.
 """
 
 from __future__ import annotations
@@ -52,7 +55,10 @@ TURNS: Final = 180
 
 Half: TypeAlias = Literal["choose", "check", "all"]
 _GENERATED: Final = ("tool loop", "small talk", "stored facts")
-_SHEET: Final = Path(__file__).with_name("data") / "other_words.json"
+_SHEETS: Final = {
+    1: Path(__file__).with_name("data") / "other_words.json",
+    2: Path(__file__).with_name("data") / "other_words-2.json",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +103,9 @@ class _Answer:
     block_tokens: int
 
 
-def load_sheet(half: Half = "all") -> Sheet:
-    """Read the sheet, or one half of its questions."""
-    data = json.loads(_SHEET.read_text("utf-8"))
+def load_sheet(half: Half = "all", *, sheet: int = 1) -> Sheet:
+    """Read a sheet, or one half of its questions."""
+    data = json.loads(_SHEETS[sheet].read_text("utf-8"))
     facts = [(one["text"], _question(one)) for one in data["facts"]]
     sessions: dict[str, list[Question]] = {}
     for one in data["questions"]:
@@ -113,11 +119,11 @@ def load_sheet(half: Half = "all") -> Sheet:
     )
 
 
-def count_questions(half: Half, *, folder: Path | None) -> int:
+def count_questions(half: Half, *, folder: Path | None, sheet: int = 1) -> int:
     """Count the questions of a half: a fact is asked for in three archives, a session's only in a folder."""
-    sheet = load_sheet(half)
-    in_sessions = 0 if folder is None else sum(map(len, sheet.sessions.values()))
-    return len(_GENERATED) * len(sheet.facts) + in_sessions
+    loaded = load_sheet(half, sheet=sheet)
+    in_sessions = 0 if folder is None else sum(map(len, loaded.sessions.values()))
+    return len(_GENERATED) * len(loaded.facts) + in_sessions
 
 
 def _question(one: Mapping[str, str]) -> Question:
@@ -254,6 +260,7 @@ def read_words(message: Message) -> str:
 def measure(
     *,
     folder: Path | None,
+    sheet: int = 1,
     half: Half = "all",
     settings: Settings | None = None,
     processes: int = 1,
@@ -263,17 +270,18 @@ def measure(
 
     Args:
         folder: The folder with the real sessions; None to leave them out.
+        sheet: The number of the sheet.
         half: Which questions to ask.
         settings: The settings of the engine; the defaults unless given.
         processes: How many processes to use.
         progress: Called with the number of questions of each archive that is done, and its name.
     """
-    sheet = load_sheet(half)
-    archives = list(make_archives(sheet, folder=folder))
+    loaded = load_sheet(half, sheet=sheet)
+    archives = list(make_archives(loaded, folder=folder))
     used = settings or Settings()
     groups: dict[str, list[dict[str, Any]]] = {}
     with ProcessPoolExecutor(processes) as pool:
-        futures = [(archive.name, pool.submit(_ask_archive, archive, sheet.unrelated, used)) for archive in archives]
+        futures = [(archive.name, pool.submit(_ask_archive, archive, loaded.unrelated, used)) for archive in archives]
         for name, future in futures:
             group = name if name in _GENERATED else "real sessions"
             found = future.result()

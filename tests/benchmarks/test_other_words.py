@@ -1,4 +1,4 @@
-"""The sheet of questions in other words, and the conversations that its facts are placed into."""
+"""The sheets of questions in other words, and the conversations that their facts are placed into."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from benchmarks.other_words import (
     Half,
     Question,
+    Sheet,
     count_questions,
     load_sheet,
     make_talk,
@@ -23,42 +24,62 @@ from holdfast.messages import Message, Text, ToolCall, ToolResult
 from support.external_data import DATA
 
 SESSIONS = DATA / "transcripts"
-FILES = tuple(load_sheet().digests)
+SHEETS = (1, 2)
+FILES = [(sheet, name) for sheet in SHEETS for name in load_sheet(sheet=sheet).digests]
 MAX_ANSWERS = 3
 """A session has the answer to a question in so many messages at most: it is asked for because it is hard to find."""
 
 
-def test_every_fact_has_its_answer() -> None:
+@pytest.mark.parametrize("number", SHEETS)
+def test_every_fact_has_its_answer(number: int) -> None:
     """The statement matches the pattern."""
-    for text, question in load_sheet().facts:
+    for text, question in load_sheet(sheet=number).facts:
         assert re.search(question.answer, text)
 
 
-def test_no_question_has_its_answer() -> None:
+@pytest.mark.parametrize("number", SHEETS)
+def test_no_question_has_its_answer(number: int) -> None:
     """Only memory can answer it."""
-    sheet = load_sheet()
-    asked = [question for _, question in sheet.facts]
-    asked += [question for questions in sheet.sessions.values() for question in questions]
-    for question in asked:
+    for question in list_questions(load_sheet(sheet=number)):
         assert not re.search(question.answer, question.own), question
         assert not re.search(question.answer, question.other), question
 
 
-def test_every_question_is_asked_in_two_ways_once() -> None:
+@pytest.mark.parametrize("number", SHEETS)
+def test_every_question_is_asked_in_two_ways_once(number: int) -> None:
     """Nothing counts twice."""
-    sheet = load_sheet()
-    asked = [question for questions in sheet.sessions.values() for question in questions]
-    texts = [text for question in asked for text in (question.own, question.other)]
+    texts = list_texts(load_sheet(sheet=number))
     assert len(set(texts)) == len(texts)
 
 
-def test_sessions_are_many() -> None:
+def test_sheets_share_no_question() -> None:
+    """What was chosen with one sheet is checked with the other."""
+    first, second = (load_sheet(sheet=number) for number in SHEETS)
+    assert not set(list_texts(first)) & set(list_texts(second))
+    assert not set(first.unrelated) & set(second.unrelated)
+    assert not {text for text, _ in first.facts} & {text for text, _ in second.facts}
+
+
+def list_questions(sheet: Sheet) -> list[Question]:
+    """List the questions about facts and about sessions."""
+    asked = [question for _, question in sheet.facts]
+    return asked + [question for questions in sheet.sessions.values() for question in questions]
+
+
+def list_texts(sheet: Sheet) -> list[str]:
+    """List the questions in both ways to ask them."""
+    return [text for question in list_questions(sheet) for text in (question.own, question.other)]
+
+
+@pytest.mark.parametrize("number", SHEETS)
+def test_sessions_are_many(number: int) -> None:
     """One agent, one project or one language does not decide the result."""
-    sheet = load_sheet()
+    sheet = load_sheet(sheet=number)
     assert set(sheet.sessions) == set(sheet.digests)
     assert set(sheet.joined) < set(sheet.sessions)
     assert len(sheet.sessions) >= 20
-    assert count_questions("all", folder=SESSIONS) - count_questions("all", folder=None) >= 140
+    with_sessions = count_questions("all", folder=SESSIONS, sheet=number)
+    assert with_sessions - count_questions("all", folder=None, sheet=number) >= 140
     chinese = [
         question
         for questions in sheet.sessions.values()
@@ -69,12 +90,12 @@ def test_sessions_are_many() -> None:
 
 
 @pytest.mark.variants
-@pytest.mark.parametrize("name", FILES)
-def test_every_session_has_the_answers_in_few_messages(name: str) -> None:
+@pytest.mark.parametrize(("number", "name"), FILES)
+def test_every_session_has_the_answers_in_few_messages(number: int, name: str) -> None:
     """The pattern occurs, and not by chance."""
     if not (SESSIONS / name).is_file():
         pytest.skip(f"the real sessions are not at {SESSIONS}")
-    sheet = load_sheet()
+    sheet = load_sheet(sheet=number)
     messages = read_session(sheet, name, folder=SESSIONS)
     assert messages[-1].role != "user", "a question would be read together with what was said before it"
     texts = [read_words(message) for message in messages]
@@ -94,20 +115,22 @@ def test_calls_and_results_in_the_window_count() -> None:
 
 def test_another_file_of_that_name_is_refused(tmp_path: Path) -> None:
     """Its questions were written for other words."""
-    file = tmp_path / FILES[0]
+    _, name = FILES[0]
+    file = tmp_path / name
     file.parent.mkdir(parents=True)
     file.write_text('{"role": "user", "content": "Hello"}\n')
     with pytest.raises(InputError, match="not the file"):
-        read_session(load_sheet(), FILES[0], folder=tmp_path)
+        read_session(load_sheet(), name, folder=tmp_path)
 
 
+@pytest.mark.parametrize("number", SHEETS)
 @pytest.mark.parametrize("half", ["choose", "check"])
-def test_halves_share_no_question(half: Half) -> None:
+def test_halves_share_no_question(half: Half, number: int) -> None:
     """What is checked was not chosen with."""
-    whole = load_sheet()
-    part = load_sheet(half)
+    whole = load_sheet(sheet=number)
+    part = load_sheet(half, sheet=number)
     assert 2 * len(part.facts) == len(whole.facts)
-    others = load_sheet("check" if half == "choose" else "choose")
+    others = load_sheet("check" if half == "choose" else "choose", sheet=number)
     assert not {text for text, _ in part.facts} & {text for text, _ in others.facts}
     for name, asked in whole.sessions.items():
         mine = part.sessions[name]
