@@ -20,11 +20,11 @@ MARK = MARKS.sign(BLOCK.partition("\n\n")[2].rpartition("\n\n")[0])
 
 
 def test_a_block_has_facts_and_passages() -> None:
-    """Facts come first, each with its type, then passages with moment and speaker."""
+    """Facts come first, each with its type, then passages with day and speaker."""
     assert (
         f'{OPEN} mark="{MARK}">'
         "\n\n<knowledge>\n- [decision] Use Stripe for payment\n</knowledge>\n\n"
-        "<detail>\n[2026-02-10 14:31 user] The webhook test passes locally\n</detail>\n\n"
+        "<detail>\n[2026-02-10 user] The webhook test passes locally\n</detail>\n\n"
         f'{CLOSE} mark="{MARK}">'
     ) == BLOCK
 
@@ -37,11 +37,11 @@ def test_a_block_may_have_only_one_of_them() -> None:
 
 
 def test_a_compact_block_has_a_date_once() -> None:
-    """Passages of a day and session share the date, those of a minute the time; a full block repeats both."""
+    """Passages of a day and session share the date; a full block repeats it, with the time."""
     hour = 3_600_000
     messages = ((MOMENT, "a", 1), (MOMENT + 5, "b", 1), (MOMENT + hour, "c", 1), (MOMENT + 60_000, "d", 2))
     details = [Detail(role="user", time=time, text=text, session=session) for time, text, session in messages]
-    compact = "[2026-02-10 14:31 user] a\n[user] b\n[15:31 user] c\n\n[2026-02-10 14:32 user] d"
+    compact = "[2026-02-10 user] a\n[user] b\n[user] c\n\n[2026-02-10 user] d"
     full = (
         "[2026-02-10 14:31 user] a\n\n[2026-02-10 14:31 user] b\n\n"
         "[2026-02-10 14:32 user] d\n\n[2026-02-10 15:31 user] c"

@@ -69,7 +69,7 @@ def test_archived_messages_come_back(store: SqliteStore) -> None:
     """The block holds the passage that answers, with its moment and its speaker, and counts its tokens."""
     say(store, "We deploy to Frankfurt on Tuesdays.", "Lunch was good today, thanks.")
     found = recall(store, asking("Where do we deploy?"))
-    assert "[2026-02-10 14:31 user] We deploy to Frankfurt on Tuesdays." in found.block
+    assert "[2026-02-10 user] We deploy to Frankfurt on Tuesdays." in found.block
     assert found.tokens == count_text(found.block)
     assert found.hits[0].parts.keyword > 0
     assert not found.reason
@@ -230,11 +230,11 @@ def test_quotes_are_in_order_oldest_first(store: SqliteStore) -> None:
     assert block.index("8080") < block.index("Which port") < block.index("9090")
 
 
-def test_passages_of_one_minute_share_their_time(store: SqliteStore) -> None:
-    """The moment is told once for what was said in the same minute of a session."""
+def test_passages_of_one_day_share_their_date(store: SqliteStore) -> None:
+    """The date stands once before what was said on the same day of a session."""
     say(store, "The port is 8080.", "The port was 80.", step=1000)
     block = recall(store, asking("port")).block
-    assert "[2026-02-10 14:31 user] The port is 8080.\n[user] The port was 80.\n</detail>" in block
+    assert "[2026-02-10 user] The port is 8080.\n[user] The port was 80.\n</detail>" in block
 
 
 def test_what_the_model_sees_is_not_recalled(store: SqliteStore) -> None:

@@ -124,7 +124,7 @@ def test_a_passage_that_is_gone_is_passed_over() -> None:
 
 
 def test_passages_of_one_time_share_a_header() -> None:
-    """The second passage of a day is charged no date, the third of a minute only its speaker."""
+    """The second passage in a group is charged the next shorter header, and the third one the shortest."""
     texts = ("the red fox", "the old oak", "the tall pine")
     headers = (("day", "\n\n[2026-02-10 14:31 user] "), ("minute", "\n[14:31 user] "), (None, "\n[user] "))
     later = (headers[0], ("later", headers[1][1]), headers[2])

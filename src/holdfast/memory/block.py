@@ -6,9 +6,10 @@ before the bracket; control characters are removed; a fact is one line. A to-do 
 `- [x] Fix the parser`. Nothing has to be undone: the archive has the
 original text.
 
-Each passage begins after a blank line with its time and its speaker, `[2026-02-10 14:31 user] `. In a compact block,
-another passage of the same day and session begins on the next line without the date, `[14:35 assistant] `, and one of
-the same minute with its speaker alone, `[assistant] `.
+Each passage begins after a blank line with its day and its speaker, `[2026-02-10 user] `, and another one of the same
+day and session on the next line with its speaker alone, `[assistant] `. The time of day would take a third of the
+tokens of a short quote. In the style "full", that of the original plugin, every passage has all of it, `[2026-02-10
+14:31 user] `.
 
 A session is one line, `- [2026-02-10] Fix the importer. → It skips empty rows now.`, in the section `past-sessions` of
 a block; sentences of it may follow, indented. The last line may say how many are missing, or that there are none, `No
@@ -96,7 +97,7 @@ def _encode(data: bytes) -> str:
 
 # --- rendering -----------------------------------------------------------------
 
-OPEN: Final = '<recalled-context source="holdfast"'
+OPEN: Final = "<recalled-context"
 CLOSE: Final = "</recalled-context"
 """The beginning of a block's tags; the mark follows: ` mark="k3v9x...">`."""
 
@@ -279,18 +280,15 @@ def _quote_line(text: str) -> str:
 def headers(role: str, time: int, session: int, style: Style) -> tuple[Header, ...]:
     """Return the headers of a passage, the longest first, each after its line ends.
 
-    The first one is for the first passage of a session on a day, the second one for the first passage of a minute.
+    The first one is for the first passage of a session on a day.
     """
     name = _name(role)
     day, _, clock = minute(max(0, time)).partition(" ")
     if time <= 0 or not clock:  # the time is unknown, or out of the range of a calendar
         return ((None, f"\n\n[{name}] "),)
-    full = f"\n\n[{day} {clock} {name}] "
     if style == "full":
-        return ((None, full),)
-    by_day = ((time // _DAY, session, "day"), full)
-    by_minute = ((time // _MINUTE, session), f"\n[{clock} {name}] ")
-    return by_day, by_minute, (None, f"\n[{name}] ")
+        return ((None, f"\n\n[{day} {clock} {name}] "),)
+    return ((time // _DAY, session), f"\n\n[{day} {name}] "), (None, f"\n[{name}] ")
 
 
 def choose_header(found: Sequence[Header], shown: set[Hashable]) -> str:

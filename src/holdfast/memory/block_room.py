@@ -23,6 +23,7 @@ from holdfast.tokens import measure_text
 
 MAX_SESSION_TOKENS: Final = 1_200
 """The maximum tokens of the sessions of a block."""
+_NO_DETAIL: Final = block.Detail(role="", time=0, text="")
 _SESSIONS_FRAME: Final = 32.0
 """The tokens of the tags around sessions, and of the line after them."""
 MAX_STATEMENT_TOKENS: Final = 300
@@ -71,6 +72,8 @@ def fit_lines(query: RecallQuery, facts: Sequence[FactHit]) -> Listed:
     for hit in facts:
         line = block.Fact(type=hit.fact.type, text=hit.fact.content, note=hit.note)
         cost = measure_text(block.fact_line(line) + "\n")
+        if not kept:
+            cost += _facts_frame_tokens()
         if spent + cost <= room * query.knowledge_share:  # no break: after a long fact, a shorter one may still fit
             kept.append(hit)
             spent += cost
@@ -83,9 +86,14 @@ def fit_lines(query: RecallQuery, facts: Sequence[FactHit]) -> Listed:
 
 @cache
 def frame_tokens() -> float:
-    """Count the tokens of the tags of a block."""
-    empty = block.render([block.Fact(type="", text="")], [block.Detail(role="", time=0, text="")], UNKEPT)
-    return measure_text(empty)
+    """Count the tokens of the tags of a block with passages."""
+    return measure_text(block.render([], [_NO_DETAIL], UNKEPT))
+
+
+@cache
+def _facts_frame_tokens() -> float:
+    """Count the tokens of the tags around facts."""
+    return measure_text(block.render([block.Fact(type="", text="")], [_NO_DETAIL], UNKEPT)) - frame_tokens()
 
 
 def _fit_sessions(lines: Sequence[SessionLine], room: float) -> list[SessionLine]:
