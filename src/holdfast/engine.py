@@ -44,6 +44,8 @@ MAX_FAILURES: Final = 100
 """How many failed extractions the next report of an agent names, and for how many agents they are kept."""
 EMBED_BATCH: Final = 64
 """How many passages the background embeds at a time."""
+SLOW_BATCH: Final = 8
+"""The same with a sentence model: half a second to three seconds, for which new messages wait for static vectors."""
 RETRY_SECONDS: Final = 5.0
 """How long the background thread waits after an error."""
 POLL_SECONDS: Final = 30.0
@@ -472,11 +474,13 @@ class Engine:
         # In the order in which the next request needs it: a smaller window, then search by meaning, then facts.
         if self._compact_next():
             return True
-        embedder = self._memory.embedder
-        if embedder is not None:
+        for embedder in self._memory.embedders:
+            batch = EMBED_BATCH
+            if self._memory.interim is not None and embedder is self._memory.embedder:
+                batch = SLOW_BATCH
             with self._memory.store.lock_work(embedder.space) as is_only:
                 # A batch that is not full was the last one: asking the store again would cost as much as the batch.
-                if is_only and self._memory.embed(limit=EMBED_BATCH) >= EMBED_BATCH:
+                if is_only and self._memory.embed_with(embedder, limit=batch) >= batch:
                     return True
         now = self._memory.clock()
         if self._swept_at is None or abs(now - self._swept_at) >= SWEEP_MILLISECONDS:

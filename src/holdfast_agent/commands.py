@@ -258,7 +258,7 @@ def status(agent: Agent, _: str) -> Iterator[str]:
     yield f"Transcript: {agent.conversation.transcript.file.name}"
     stats = agent.engine.stats()
     counts = f"{plural(stats.messages, 'message')} · {plural(stats.facts, 'fact')}"
-    yield f"Memory: {counts} · {stats.embedder or 'by words alone'}"
+    yield f"Memory: {counts} · {stats.vectors or stats.embedder or 'by words alone'}"
     yield from _list_long_term(agent)
 
 

@@ -222,7 +222,7 @@ def _import_all(memory: Memory, request: _Request, result: _Result) -> None:
             result.problems += problems
         if request.vectors:
             progress.describe("embedding")
-            while step := memory.embed(limit=_EMBED_BATCH):
+            while step := memory.embed(limit=_EMBED_BATCH, is_quick=True):
                 result.embedded += step
                 progress.describe(f"embedding: {plural(result.embedded, 'passage')}")
     after = memory.store.counts()

@@ -132,19 +132,19 @@ def _quote_title(title: str) -> str:
 
 def _embed_rest(memory: Memory) -> None:
     """Embed what the last program left when it ended, if that takes little time: static vectors of a few passages."""
-    from holdfast.embed.base import CachedEmbedder  # noqa: PLC0415 - takes time
+    from holdfast.embed.base import behind_cache  # noqa: PLC0415 - takes time
     from holdfast.embed.static import JointEmbedder, StaticEmbedder  # noqa: PLC0415 - as above
 
-    embedder = memory.embedder
-    if isinstance(embedder, CachedEmbedder):
-        embedder = embedder.embedder
-    if memory.store.readonly or not isinstance(embedder, JointEmbedder | StaticEmbedder):
+    if memory.store.readonly:
         return
-    if not 0 < memory.waiting() <= _MAX_EMBEDDED:
-        return
-    with suppress(HoldfastError), memory.store.lock_work(embedder.space) as is_only:  # words alone find them too
-        if is_only:
-            memory.embed(limit=_MAX_EMBEDDED)
+    for embedder in memory.embedders:
+        if not isinstance(behind_cache(embedder), JointEmbedder | StaticEmbedder):
+            continue
+        if not 0 < memory.waiting(embedder) <= _MAX_EMBEDDED:
+            continue
+        with suppress(HoldfastError), memory.store.lock_work(embedder.space) as is_only:  # words alone find them too
+            if is_only:
+                memory.embed_with(embedder, limit=_MAX_EMBEDDED)
 
 
 def _print_missing(memory: Memory) -> None:
@@ -678,7 +678,9 @@ def stats(*, home: Path | None, as_json: bool) -> None:
         echo(problem)
     for warning in counts.warnings:
         echo(warning)
-    if counts.embedded < counts.passages:
+    if counts.vectors:
+        echo(counts.vectors)
+    elif counts.embedded < counts.passages:
         missing_vectors = counts.passages - counts.embedded
         verb = "has" if missing_vectors == 1 else "have"
         echo(f"{plural(missing_vectors, 'passage')} {verb} no vectors: found by words alone")

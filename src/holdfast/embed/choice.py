@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,10 +27,14 @@ _WORDS_ALONE: Final = "search uses words alone"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The chosen embedder, if any, and a sentence for each that was considered."""
+    """The chosen embedder, if any, and a sentence for each that was considered.
+
+    `interim` is the static model that serves while vectors of a slow sentence model are missing, or the model itself.
+    """
 
     embedder: Embedder | None
     reasons: tuple[str, ...]
+    interim: Embedder | None = None
 
 
 def choose(settings: Embedding, *, allow_remote: bool = False, environ: Environ | None = None) -> Choice:
@@ -56,8 +61,34 @@ def choose(settings: Embedding, *, allow_remote: bool = False, environ: Environ 
         reasons.append(f"{space.name} is used: {space.dimension} dimensions")
         if settings.dimension not in {None, space.dimension}:
             reasons.append(f"embedding.dimension = {settings.dimension} is ignored: the model has {space.dimension}")
-        return Choice(embedder=CachedEmbedder(embedder, size=settings.cache_entries), reasons=tuple(reasons))
-    return Choice(embedder=None, reasons=(*reasons, f"no embedder: {_WORDS_ALONE}"))
+        interim = _open_interim(settings, embedder)
+        if interim is not None:
+            reasons.append(f"{interim.space.name} serves while passages have no vectors of {space.name}")
+        chosen = CachedEmbedder(embedder, size=settings.cache_entries)
+        return Choice(embedder=chosen, reasons=tuple(reasons), interim=interim)
+    interim = _open_interim(settings, None)
+    if interim is None:
+        reasons.append(f"no embedder: {_WORDS_ALONE}")
+    else:
+        reasons.append(f"{interim.space.name} serves in its place")
+    return Choice(embedder=None, reasons=tuple(reasons), interim=interim)
+
+
+def _open_interim(settings: Embedding, chosen: Embedder | None) -> Embedder | None:
+    """Open the static model that serves until a sentence model has embedded the archive; None if there is none."""
+    from holdfast.embed.onnx import OnnxEmbedder  # noqa: PLC0415 - most processes use another
+
+    is_sentence_model = isinstance(chosen, OnnxEmbedder)
+    if chosen is None:
+        is_sentence_model = settings.provider == "onnx" or settings.model in WHEEL_MODELS
+    if not is_sentence_model:
+        return None
+    for candidate in _Candidates.list_installed():
+        if isinstance(candidate, str):
+            continue
+        with suppress(EmbeddingError, MissingExtraError):
+            return CachedEmbedder(candidate(), size=settings.cache_entries)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def vector_rows(passages: Sequence[PassageText], embedder: Embedder) -> list[Vec
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """The vector of a query and its space. Both are None if the search uses words alone; `warning` may say why."""
+    """The vector of a query and its space. Both are None if there is none; `warning` may say why."""
 
     vector: Floats | None = None
     space: Space | None = None
@@ -62,11 +62,11 @@ def embed_query(embedder: Embedder | None, text: str, *, deadline: Deadline) -> 
     try:
         return start_thread(lambda: _embed(embedder, text), name="holdfast-query").result(timeout=seconds)
     except TimeoutError:
-        return QueryVector(warning=f"{embedder.space.name} did not answer in {1000 * seconds:.0f} ms: by words alone")
+        return QueryVector(warning=f"{embedder.space.name} did not answer in {1000 * seconds:.0f} ms")
 
 
 def _embed(embedder: Embedder, text: str) -> QueryVector:
     try:
         return QueryVector(embedder.embed([text], kind="query")[0], embedder.space)
     except EmbeddingError as error:
-        return QueryVector(warning=f"{error}: by words alone")
+        return QueryVector(warning=str(error))

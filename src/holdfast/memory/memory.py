@@ -69,7 +69,10 @@ def _now() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """The contents of a memory, in numbers."""
+    """The contents of a memory, in numbers.
+
+    `vectors` names the model whose vectors serve until all passages have those of `embedder`; empty once they have.
+    """
 
     path: str
     messages: int
@@ -79,6 +82,7 @@ class Stats:
     embedded: int
     bytes: int
     embedder: str | None
+    vectors: str
     warnings: tuple[str, ...]
     learning: LearningState
 
@@ -182,8 +186,20 @@ class Memory:
 
     @property
     def embedder(self) -> Embedder | None:
-        """The embedder; None if search goes by words alone."""
-        return self.choice.embedder
+        """The embedder; None if search goes by words alone. A static model stands in for one that cannot be opened."""
+        return self.choice.embedder or self.choice.interim
+
+    @property
+    def interim(self) -> Embedder | None:
+        """The static model that serves until `embedder` has embedded the archive; None if it needs none."""
+        if self.choice.embedder is None:
+            return None
+        return self.choice.interim
+
+    @property
+    def embedders(self) -> tuple[Embedder, ...]:
+        """The embedders whose vectors are stored: the static model first, whose vectors are there at once."""
+        return tuple(one for one in (self.interim, self.embedder) if one is not None)
 
     @property
     def marks(self) -> Marks:
@@ -244,17 +260,29 @@ class Memory:
         if not read_host(self.store, scope):
             record_host(self.store, name, scope=scope, time=self.clock())
 
-    def embed(self, *, limit: int | None = None) -> int:
-        """Embed passages that have no vectors yet, oldest first, and return how many.
+    def embed(self, *, limit: int | None = None, is_quick: bool = False) -> int:
+        """Embed passages that have no vectors yet, oldest first, and return how many; each counts once for a model.
 
         Each batch is stored when it is done, so an interrupted run continues where it stopped. `waiting` returns how
-        many are left. Those are found only by their words. Vectors of a memory-context folder count too.
+        many are left. Those are found by the vectors of the static model, or only by their words. Vectors of a
+        memory-context folder count too. If `is_quick`, a sentence model is left to the background.
         """
+        done = 0
+        for embedder in self.embedders[:1] if is_quick else self.embedders:
+            left = None
+            if limit is not None:
+                left = limit - done
+            done += self.embed_with(embedder, limit=left)
+        return done
+
+    def embed_with(self, embedder: Embedder, *, limit: int | None = None) -> int:
+        """Embed passages that have no vectors of one of the `embedders` yet, and return how many."""
         from holdfast.memory.embedding import vector_rows  # noqa: PLC0415 - see above
 
-        embedder = self.embedder
-        done = self._take_over_vectors(limit=limit)
-        while embedder is not None and (limit is None or done < limit):
+        done = 0
+        if embedder is self.embedder:
+            done = self._take_over_vectors(limit=limit)
+        while limit is None or done < limit:
             batch = _EMBED_BATCH
             if limit is not None:
                 batch = min(_EMBED_BATCH, limit - done)
@@ -518,7 +546,7 @@ class Memory:
             across=across,
             shown=Shown(messages=without_messages),
         )
-        return search(self.store, question, embedder=self.embedder, limit=limit)
+        return search(self.store, question, embedder=self.embedder, interim=self.interim, limit=limit)
 
     def recall(
         self,
@@ -650,7 +678,7 @@ class Memory:
             self._load_index(query.scope)
         warnings: tuple[str, ...] = ()
         is_chosen = self.settings.embedding.provider == "none"  # then it is not worth a warning in every report
-        if self.embedder is None and not (is_chosen and automatic):
+        if self.choice.embedder is None and not (is_chosen and automatic):
             warnings = self.choice.reasons
         if self.store.progress:
             warnings = (*warnings, self.store.progress)
@@ -659,7 +687,7 @@ class Memory:
         except StorageError as error:  # a read-only memory can still be searched
             marks = UNKEPT
             warnings = (*warnings, f"the block will not be recognised when it comes back: {error}")
-        result = recall(self.store, query, marks=marks, embedder=self.embedder, timer=self.timer)
+        result = recall(self.store, query, marks=marks, embedder=self.embedder, interim=self.interim, timer=self.timer)
         across: Across = query.across or True  # facts of the agent's other sessions are read in any case
         gaps = map(str, self.gaps(query.scope, across=across))
         return replace(result, warnings=(*warnings, *result.warnings, *gaps))
@@ -673,15 +701,19 @@ class Memory:
 
         if not self.store.progress:  # as in `search`
             self._take_over_vectors(limit=_MAX_TAKEN_OVER)
-        if self.embedder is not None and not isinstance(behind_cache(self.embedder), RemoteEmbedder):
-            with suppress(EmbeddingError):  # the query reports it
-                self.embedder.embed(["-"], kind="query")
+        embedders = self.embedders
+        if self.interim is not None and not self.waiting():  # its vectors are not searched
+            embedders = embedders[1:]
         search = SearchQuery(scope=scope, terms={})
-        if self.embedder is not None:  # a search for any vector loads those of the index
-            space = self.embedder.space
+        if not embedders:
+            self.store.search(search)
+        for embedder in embedders:
+            if not isinstance(behind_cache(embedder), RemoteEmbedder):
+                with suppress(EmbeddingError):  # the query reports it
+                    embedder.embed(["-"], kind="query")
+            space = embedder.space  # a search for any vector loads those of the index
             vector = np.eye(1, space.dimension, dtype=np.float32)[0]
-            search = replace(search, vector=vector, space=space)
-        self.store.search(search)
+            self.store.search(replace(search, vector=vector, space=space))
         self._is_warm = True
 
     def scores(self, texts: Sequence[str], *, scope: Scope) -> dict[int, float]:
@@ -697,11 +729,12 @@ class Memory:
                 best[message] = max(best.get(message, 0.0), score)
         return best
 
-    def waiting(self) -> int:
-        """Count the passages without vectors of the current embedder; 0 if there is none."""
-        if self.embedder is None:
+    def waiting(self, embedder: Embedder | None = None) -> int:
+        """Count the passages without vectors of an embedder, by default of the current one; 0 if there is none."""
+        embedder = embedder or self.embedder
+        if embedder is None:
             return 0
-        return max(0, self.store.counts()["passages"] - self.store.embedded(self.embedder.space))
+        return max(0, self.store.counts()["passages"] - self.store.embedded(embedder.space))
 
     def missing(self) -> tuple[str, ...]:
         """Return what search lacks, in sentences."""
@@ -713,25 +746,44 @@ class Memory:
         if not waiting:
             return ()
         name = self.embedder.space.name
+        if self.interim is not None:
+            return (self._describe_interim(self.interim, waiting=waiting, name=name),)
         rest = f"have no vectors of {name} yet and are found by their words"
         if waiting == 1:
             rest = f"has no vectors of {name} yet and is found by its words"
         return (f"{plural(waiting, 'passage')} {rest}: `holdfast reindex`",)
+
+    def _describe_interim(self, interim: Embedder, *, waiting: int, name: str) -> str:
+        """Return which vectors serve, and how many are still to come."""
+        from holdfast.memory.passage_search import covers  # noqa: PLC0415 - see above
+
+        total = self.store.counts()["passages"]
+        serving = interim.space.name
+        if covers(total - waiting, total, has_next=True):
+            serving = name
+        return (
+            f"vectors of {serving} serve; those of {name} for {waiting:,} of {plural(total, 'passage')} are still to"
+            " come: in the background, or now by `holdfast reindex`"
+        )
 
     def stats(self, *, readers: Collection[str] = ()) -> Stats:
         """Count what memory contains, and list what is missing. The settings do not name the models of `readers`."""
         from holdfast.memory.learning_state import read_state  # noqa: PLC0415 - see above
 
         embedder_name: str | None = None
+        vectors = ""
         embedded = 0
         if self.embedder is not None:
             embedder_name = self.embedder.space.name
             embedded = self.store.embedded(self.embedder.space)
+            if self.interim is not None:
+                vectors = " ".join(self.missing())
         return Stats(
             path=self.store.place,
             **cast("dict[str, Any]", self.store.counts()),
             embedded=embedded,
             embedder=embedder_name,
+            vectors=vectors,
             warnings=(*self.choice.reasons, *map(str, self.store.gaps)),
             learning=read_state(self.store, self.settings, now=self.clock(), readers=readers),
         )

@@ -54,6 +54,10 @@ _MIN_EMBEDDED: Final = 0.6
 """The share of windows that must have a vector; with fewer, windows without one would rank too low."""
 _MAX_UNEMBEDDED: Final = 200
 """Vectors are used anyway if fewer windows than this have none: they are one batch of embedding."""
+_MAX_LATE_SHARE: Final = 0.05
+"""If a static model serves meanwhile, at most this share of windows may have no vector of the better one."""
+_MAX_LATE: Final = 16
+"""As many windows as a turn adds may have none in any case."""
 _MAX_VARIED: Final = 50
 """How many passages are reordered for variety."""
 _RELATED_SHARE: Final = 0.5
@@ -134,14 +138,23 @@ class Found:
             self.texts.update(_read_passages(self.store, self.query, self.candidates, unread))
 
 
-def search(store: Store, query: RecallQuery, *, embedder: Embedder | None = None, limit: int = 10) -> list[Hit]:
+def search(
+    store: Store,
+    query: RecallQuery,
+    *,
+    embedder: Embedder | None = None,
+    interim: Embedder | None = None,
+    limit: int = 10,
+) -> list[Hit]:
     """Find the passages that match a question best, best first, whole.
 
     Passages that do not match the question are left out. With vectors, the best passages by words that have every word
     of the question in one place come first. Scores are absolute: the best one is the share of the question that the
-    passage contains, or its cosine.
+    passage contains, or its cosine. `interim` serves while passages have no vectors of `embedder`.
     """
-    found = find_passages(store, query, embedder, Deadlines.start(None, timer=time.thread_time))
+    found = find_passages(
+        store, query, list_embedders(embedder, interim), Deadlines.start(None, timer=time.thread_time)
+    )
     scores = found.ranking.scores.copy()
     best: list[int] = found.ranking.order.tolist()
     if found.candidates.cosine is not None:
@@ -189,26 +202,19 @@ def make_hits(
     return tuple(hits)
 
 
-def find_passages(store: Store, query: RecallQuery, embedder: Embedder | None, deadlines: Deadlines) -> Found:
+def find_passages(store: Store, query: RecallQuery, embedders: Sequence[Embedder], deadlines: Deadlines) -> Found:
     """Search for the texts of a query, and rank the passages.
 
-    If there is too little time, the vectors are left out with a warning, then all but the best passages.
+    The vectors of the first of the `embedders` that has embedded what the reader sees are used. If there is too little
+    time, the vectors are left out with a warning, then all but the best passages.
     """
     if query.is_broad:
         weights = weigh_subject(query.texts[-1])
     else:
         weights = weigh_terms(query.texts)
     last = ""
-    embedded = QueryVector()
     if query.texts:
         last = query.texts[-1]
-        embedded = embed_query(embedder, last, deadline=deadlines.words_alone)
-    deadlines.end.check()
-    if deadlines.words_alone.is_over and embedded.vector is not None:
-        # Searching by it takes time too.
-        embedded = QueryVector(
-            warning=f"embedding the question took longer than {_name(deadlines.words_alone)}: by words alone"
-        )
     related: dict[str, Mapping[str, float]] = {}
     if query.order.fusion == "recipe":
         related = find_related(weights)
@@ -220,16 +226,14 @@ def find_passages(store: Store, query: RecallQuery, embedder: Embedder | None, d
         across=query.across,
         terms=weights,
         related=related,
-        vector=embedded.vector,
-        space=embedded.space,
         without_messages=query.shown.messages,
         without_passages=query.shown.passages,
         since=since,
         newest=query.newest,
         neighbours=max(query.neighbours, ANSWER_REACH),
     )
-    candidates, missing = _drop_sparse_vectors(store.search(question))
-    candidates = replace(candidates, times=_order_times(candidates, now=query.now))
+    searched = _search_by_vectors(store, question, last, embedders, deadlines)
+    candidates = replace(searched.candidates, times=_order_times(searched.candidates, now=query.now))
     deadlines.end.check()
     is_asking = asks_something(last)
     reference = 0.0
@@ -240,12 +244,12 @@ def find_passages(store: Store, query: RecallQuery, embedder: Embedder | None, d
         dates=_find_dates(last, candidates.times, now=query.now),
         length=sum(weight for term, weight in weights.items() if not is_unsegmented(term)),
         words=count_words(weights),
-        vector_weight=vector_weight(embedder, last),
+        vector_weight=vector_weight(searched.embedder, last),
         reference=reference,
         is_asking=is_asking,
         now=query.now,
     )
-    warnings = [warning for warning in (embedded.warning, missing) if warning]
+    warnings = list(searched.warnings)
     ranking = _rank(store, query, signals)
     if deadlines.few.is_over:
         ranking = replace(ranking, order=ranking.order[:_FEW])
@@ -375,18 +379,66 @@ def _order_times(candidates: Candidates, *, now: int | None) -> Ints:
     return known
 
 
-def _drop_sparse_vectors(candidates: Candidates) -> tuple[Candidates, str]:
-    """Drop the vectors as long as most passages have none of this model, and return a note that says so."""
-    if candidates.cosine is None:
-        return candidates, ""
-    windows = candidates.total_windows
-    embedded = candidates.embedded_windows
-    if embedded and (embedded >= _MIN_EMBEDDED * windows or windows - embedded < _MAX_UNEMBEDDED):
-        return candidates, ""
-    note = ""
-    if windows:
-        note = f"{embedded:,} of {windows:,} windows have vectors of this model yet: by words alone"
-    return candidates.without_vectors(), note
+def list_embedders(embedder: Embedder | None, interim: Embedder | None) -> list[Embedder]:
+    """Return the embedders that there are, best first."""
+    return [one for one in (embedder, interim) if one is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Searched:
+    """The passages that a store proposes, the embedder whose vectors were used, and why not a better one's."""
+
+    candidates: Candidates
+    embedder: Embedder | None
+    warnings: Sequence[str]
+
+
+def _search_by_vectors(
+    store: Store, question: SearchQuery, text: str, embedders: Sequence[Embedder], deadlines: Deadlines
+) -> _Searched:
+    """Search with the vectors of the first embedder that has enough of them, else by words alone.
+
+    Each search compares the vectors of one space. If those of a better space are too few, which only the search shows,
+    the next space is searched.
+    """
+    candidates: Candidates | None = None
+    warnings: list[str] = []
+    for place, embedder in enumerate(embedders):
+        has_next = place + 1 < len(embedders)
+        instead = "by words alone"
+        if has_next:
+            instead = f"by vectors of {embedders[place + 1].space.name}"
+        embedded = QueryVector()
+        if text:
+            embedded = embed_query(embedder, text, deadline=deadlines.words_alone)
+        deadlines.end.check()
+        if deadlines.words_alone.is_over and embedded.vector is not None:
+            # Searching by it takes time too.
+            warnings.append(f"embedding the question took longer than {_name(deadlines.words_alone)}: by words alone")
+            break
+        if embedded.warning:
+            warnings.append(f"{embedded.warning}: {instead}")
+        if embedded.vector is None:
+            continue
+        candidates = store.search(replace(question, vector=embedded.vector, space=embedded.space))
+        known = candidates.embedded_windows
+        total = candidates.total_windows
+        has_vectors = candidates.cosine is not None
+        if has_vectors and covers(known, total, has_next=has_next):
+            return _Searched(candidates, embedder, warnings)
+        if total and (has_vectors or has_next):
+            warnings.append(f"{known:,} of {total:,} windows have vectors of {embedder.space.name} yet: {instead}")
+    if candidates is None:
+        return _Searched(store.search(question), None, warnings)
+    return _Searched(candidates.without_vectors(), None, warnings)
+
+
+def covers(embedded: int, total: int, *, has_next: bool) -> bool:
+    """Return whether a space has enough vectors to be used; `has_next` is whether another space can be used instead."""
+    missing = total - embedded
+    if has_next:
+        return embedded >= missing and missing <= max(_MAX_LATE, _MAX_LATE_SHARE * total)
+    return embedded > 0 and (embedded >= _MIN_EMBEDDED * total or missing < _MAX_UNEMBEDDED)
 
 
 # --- ranking ---------------------------------------------------------------------------

@@ -26,7 +26,14 @@ from holdfast.memory.exclusion import Exclusions, read_exclusions
 from holdfast.memory.facts import FactHit, name_day
 from holdfast.memory.newest import Newest, find_newest
 from holdfast.memory.overview import past_session
-from holdfast.memory.passage_search import Found, Hit, find_passages, make_hits, spread_over_sessions
+from holdfast.memory.passage_search import (
+    Found,
+    Hit,
+    find_passages,
+    list_embedders,
+    make_hits,
+    spread_over_sessions,
+)
 from holdfast.memory.query import RecallQuery, asks_nothing, find_subject
 from holdfast.memory.quoter import quote_all, quote_best
 from holdfast.memory.recall_facts import ChosenFacts, add_quotes, choose_facts
@@ -148,10 +155,12 @@ def recall(
     *,
     marks: Marks = UNKEPT,
     embedder: Embedder | None = None,
+    interim: Embedder | None = None,
     timer: Callable[[], float] = time.thread_time,
 ) -> Recall:
     """Make the block for a question, signed with the keys of the store.
 
+    `interim` is the embedder that serves while passages have no vectors of the other one.
     `timer` returns the seconds of work. By default that is the processor time of the thread, so that the load of the
     machine does not decide what is recalled.
     """
@@ -170,8 +179,9 @@ def recall(
         # There may be many passages about it. Those that differ from each other come first.
         query = replace(query, texts=(subject,), is_broad=True, order=replace(query.order, variety=_BROAD_VARIETY))
     deadlines = Deadlines.start(query.seconds, timer=timer)
+    embedders = list_embedders(embedder, interim)
     try:
-        return _recall_with_context(store, query, marks=marks, embedder=embedder, deadlines=deadlines)
+        return _recall_with_context(store, query, marks=marks, embedders=embedders, deadlines=deadlines)
     except DeadlineError:
         late = f"it took longer than {1000 * deadlines.end.seconds:.0f} ms ({MAX_OVERTIME} times recall.deadline_ms)"
         return Recall(reason=late, warnings=(f"nothing was recalled: {late}",))
@@ -193,7 +203,7 @@ class _Request:
     Attributes:
         store: The store.
         marks: The keys that the block is signed with.
-        embedder: The embedder; None to search by words alone.
+        embedders: The embedders, best first; none to search by words alone.
         deadlines: When to leave something out.
         hidden: What is never recalled.
         facts: Every version of every fact that may be recalled.
@@ -202,7 +212,7 @@ class _Request:
 
     store: Store
     marks: Marks
-    embedder: Embedder | None
+    embedders: Sequence[Embedder]
     deadlines: Deadlines
     hidden: Exclusions
     facts: Sequence[FactRow]
@@ -210,7 +220,7 @@ class _Request:
 
 
 def _recall_with_context(
-    store: Store, query: RecallQuery, *, marks: Marks, embedder: Embedder | None, deadlines: Deadlines
+    store: Store, query: RecallQuery, *, marks: Marks, embedders: Sequence[Embedder], deadlines: Deadlines
 ) -> Recall:
     """Recall for the newest message; if it says too little ("and for staging?"), also for those before it."""
     across: Across = True  # facts of the agent's other sessions are included in any case
@@ -229,7 +239,7 @@ def _recall_with_context(
     request = _Request(
         store=store,
         marks=marks,
-        embedder=embedder,
+        embedders=embedders,
         deadlines=deadlines,
         hidden=hidden,
         facts=[row for row in rows if row.id not in hidden.facts],
@@ -263,7 +273,7 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
         return Recall(reason=ALL_HERE_IN_WINDOW)
 
     # Passages, and how large a block they are worth.
-    found = find_passages(request.store, add_quotes(query, fact_hits), request.embedder, deadlines)
+    found = find_passages(request.store, add_quotes(query, fact_hits), request.embedders, deadlines)
     confidence = measure_confidence(found.signals)
     spread: Found | None = None
     if query.is_broad:
