@@ -86,13 +86,24 @@ class TestCache:
         assert ask(CachedEmbedder(counting)).shape == (0, 384)
         assert counting.asked == []
 
-    def test_passages_pass_through(self) -> None:
-        """Only questions are kept."""
+    def test_a_passage_is_embedded_once(self) -> None:
+        """Logs and tool results repeat. A question with the same words has its own vector."""
         counting = Counting()
         cache = CachedEmbedder(counting)
         for _ in range(2):
-            cache.embed(["a passage"], kind="passage")
+            cache.embed(["a passage", "a passage"], kind="passage")
+        assert counting.asked == ["a passage"]
+        ask(cache, "a passage")
         assert counting.asked == ["a passage", "a passage"]
+
+    def test_passages_do_not_push_out_questions(self) -> None:
+        """An import leaves the cache of questions as it is."""
+        counting = Counting()
+        cache = CachedEmbedder(counting, size=2)
+        ask(cache, "where")
+        cache.embed([f"passage {number}" for number in range(9)], kind="passage")
+        ask(cache, "where")
+        assert counting.asked.count("where") == 1
 
     def test_a_size_of_zero_switches_it_off(self) -> None:
         """Without room every question is embedded."""

@@ -11,12 +11,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final, Literal
 
 import numpy as np
 
-from holdfast.cache import LruCache
 from holdfast.embed.base import Floats, Purpose, Space, clean, make_digest, unit
 from holdfast.embed.tokenizer import load_tokenizer
 from holdfast.errors import EmbeddingError, MissingExtraError
@@ -25,8 +23,6 @@ _MODEL_FILES: Final = ("model.onnx", "onnx/model.onnx")
 _EXTRA: Final = "onnx"
 _DEFAULT_MAX_TOKENS: Final = 512
 _CHARS_PER_TOKEN: Final = 8
-MAX_CACHED_TEXTS: Final = 4_096
-"""About 9 MB. In sessions of coding agents, 26 % of the windows have the text of one of the 4,096 before them."""
 _POOLED_OUTPUT: Final = "sentence_embedding"
 _TOKENS_AND_VALUES: Final = 3  # (texts, tokens, values); a model with its own pooling gives (texts, values)
 
@@ -92,30 +88,18 @@ class OnnxEmbedder:
             dimension=len(self._vector("a")),
             digest=make_digest(repr(self._recipe), files=files),
         )
-        self._known: LruCache[str, Floats] = LruCache(MAX_CACHED_TEXTS)
-        self._lock = Lock()
 
     def __repr__(self) -> str:
         return f"OnnxEmbedder({self.space.name!r})"
 
     def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:
-        """Embed one text at a time: batches gain nothing on a CPU. A recent text is not run again."""
+        """Embed one text at a time: batches gain nothing on a CPU, and would change the last digits."""
         before = self._recipe.before_query if kind == "query" else self._recipe.before_passage
         rows = np.zeros((len(texts), self.space.dimension), np.float32)
         for row, text in zip(rows, texts, strict=True):
             if cleaned := clean(text):
-                row[:] = self._look_up((before + cleaned)[: _CHARS_PER_TOKEN * self._recipe.tokens])
+                row[:] = self._vector((before + cleaned)[: _CHARS_PER_TOKEN * self._recipe.tokens])
         return unit(rows)
-
-    def _look_up(self, text: str) -> Floats:
-        with self._lock:
-            known = self._known.get(text)
-        if known is not None:
-            return known
-        vector = self._vector(text)
-        with self._lock:
-            self._known[text] = vector
-        return vector
 
     def _vector(self, text: str) -> Floats:
         encoded = self._tokenizer.encode(text)
