@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from holdfast.search.candidates import Candidates
 from holdfast.settings import Embedding
 from holdfast.store.base import SearchQuery
 from holdfast.store.sqlite import SqliteStore
+from holdfast.testing.processes import acknowledged_until_killed, child
 from support.embed_models import save_tokenizer
 from support.onnx_models import save_model
 from support.waiting import UNHURRIED, until
@@ -184,6 +186,32 @@ def test_work_that_was_interrupted_goes_on(opened: Opener) -> None:
     assert second.waiting() == passages - 50
     assert second.embed() == passages - 50
     assert first._memory.embed() == 0
+
+
+def _embed_in_steps(folder: Path, model: Path, reports: Connection) -> None:
+    """Embed a few passages at a time, and report how many have been embedded."""
+    memory = Opener(folder, model)()._memory
+    done = 0
+    while step := memory.embed(limit=7):
+        done += step
+        reports.send(done)
+
+
+def test_a_process_that_is_killed_loses_no_vector_that_it_reported(opened: Opener, model: Path, tmp_path: Path) -> None:
+    """With static vectors alone or with a part of the better ones, the next process searches and goes on."""
+    engine = opened()
+    passages = archive(engine)
+    for number, after in enumerate((3, 8)):
+        with child(_embed_in_steps, tmp_path, model) as (process, reports):
+            acknowledged_until_killed(reports, process, after=after)
+        memory = opened()._memory
+        left = sum(memory.waiting(embedder) for embedder in memory.embedders)
+        assert left <= 2 * passages - 7 * after
+        assert ask(opened(), number)[1][0] == "tiny"
+    opened()._memory.embed()
+    window, spaces = ask(opened(), 2)
+    assert spaces == ["tiny"]
+    assert vectors_used(window)
 
 
 def test_two_processes_share_the_work(opened: Opener) -> None:

@@ -25,6 +25,8 @@ from holdfast.settings.loading import user_settings_file
 from holdfast.store.base import PassageText, Scope, Select
 from holdfast.store.sqlite import SqliteStore
 from support import line_archives
+from support.embed_models import save_tokenizer
+from support.onnx_models import save_model
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "webhook.jsonl"
 Run = Callable[..., Any]
@@ -156,6 +158,24 @@ class TestMissing:
         assert "18 passages have no vectors" in call("stats", **static).stdout
         assert "no vectors" not in call("search", "signature", **static).stderr
         assert "no vectors" not in call("stats", **static).stdout
+
+    def test_a_sentence_model_is_left_to_the_background(
+        self, data: Run, call: Callable[..., Result], tmp_path: Path
+    ) -> None:
+        """An import makes static vectors. Every command says in one line which vectors serve; `reindex` makes all."""
+        for name in ("onnx", "onnxruntime", "wordllama"):
+            pytest.importorskip(name, reason="an extra is not installed")
+        save_model(tmp_path / "tiny" / "model.onnx")
+        save_tokenizer(tmp_path / "tiny" / "tokenizer.json")
+        onnx = {"HOLDFAST_EMBEDDING__PROVIDER": "onnx", "HOLDFAST_EMBEDDING__MODEL": str(tmp_path / "tiny")}
+        data("import", EXAMPLE, **onnx)
+        line = "vectors of wordllama-l2-supercat-256 serve; those of tiny for 18 of 18 passages are still to come"
+        assert line in call("stats", **onnx).stdout
+        assert f"search: {line}" in call("doctor", **onnx).stdout
+        assert line in call("search", "signature", **onnx).stderr
+        assert data("reindex", **onnx)["embedded"] == 18
+        for command in (("stats",), ("doctor",), ("search", "signature")):
+            assert "still to come" not in call(*command, **onnx).output
 
     def test_passages_without_vectors_are_reported_and_embedded(self, data: Run, call: Callable[..., Result]) -> None:
         """Search, recall, stats and doctor say how much waits; `reindex` embeds it."""
