@@ -220,9 +220,9 @@ def test_two_processes_share_the_work(opened: Opener) -> None:
     two = opened(background=True)
     archive(one)
     two.session("other").append([FACT])
-    for engine in (one, two):
-        memory = engine._memory
-        until(lambda memory=memory: memory.waiting() == 0)
+    memories = [one._memory, two._memory]
+    until(lambda: not any(memory.waiting() for memory in memories))
+    for memory in memories:
         assert [memory.waiting(embedder) for embedder in memory.embedders] == [0, 0]
 
 

@@ -52,7 +52,7 @@ class Recipe:
 
 
 class OnnxEmbedder:
-    """Embeds with a sentence model from a folder: a hundred times slower than static vectors, and more accurate."""
+    """Embeds with a sentence model from a folder: hundreds of times slower than static vectors, and more accurate."""
 
     def __init__(self, folder: Path, *, threads: int = 1) -> None:
         """Load a model. `threads` is the number of threads it may use; 0 leaves it to onnxruntime.
