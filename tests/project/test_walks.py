@@ -19,7 +19,7 @@ from support.waiting import UNHURRIED
 
 ROOT = Path(__file__).parents[2]
 SOURCE = str(ROOT / "src" / "holdfast")
-SETTINGS = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
+SETTINGS = Settings(embedding=Embedding(provider="hash"), recall=UNHURRIED)
 
 
 @dataclass(frozen=True)
