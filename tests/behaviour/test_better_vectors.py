@@ -261,6 +261,7 @@ def test_a_deleted_model_leaves_search_by_static_vectors(opened: Opener, model: 
     assert vectors_used(window)
     assert spaces == [STATIC]
     assert any(f"{STATIC} serves in its place" in warning for warning in window.report.warnings)
+    assert f"{STATIC} serves in its place" in without._memory.missing()
     shutil.move(tmp_path / "away", model)
     again = opened()
     assert ask(again, 1)[1] == ["tiny"]

@@ -130,7 +130,7 @@ class CachedEmbedder:
                 # A row of zeros is cheap to make again, and may come from a temporary fault of a provider.
                 if row.any():
                     with self._lock:
-                        cache[key] = row
+                        cache[key] = row.copy()  # a row alone would keep all rows of its batch
         return np.stack([rows[key] for key in keys])
 
 

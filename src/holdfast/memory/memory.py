@@ -740,7 +740,7 @@ class Memory:
         """Return what search lacks, in sentences."""
         if self.store.progress:  # counting the rest would wait until all is indexed
             return (self.store.progress,)
-        if self.embedder is None:
+        if self.embedder is None or self.choice.embedder is None:
             return self.choice.reasons
         waiting = self.waiting()
         if not waiting:

@@ -152,9 +152,8 @@ def search(
     of the question in one place come first. Scores are absolute: the best one is the share of the question that the
     passage contains, or its cosine. `interim` serves while passages have no vectors of `embedder`.
     """
-    found = find_passages(
-        store, query, list_embedders(embedder, interim), Deadlines.start(None, timer=time.thread_time)
-    )
+    deadlines = Deadlines.start(None, timer=time.thread_time)
+    found = find_passages(store, query, list_embedders(embedder, interim), deadlines)
     scores = found.ranking.scores.copy()
     best: list[int] = found.ranking.order.tolist()
     if found.candidates.cosine is not None:
