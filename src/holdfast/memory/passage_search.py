@@ -54,8 +54,11 @@ _MIN_EMBEDDED: Final = 0.6
 """The share of windows that must have a vector; with fewer, windows without one would rank too low."""
 _MAX_UNEMBEDDED: Final = 200
 """Vectors are used anyway if fewer windows than this have none: they are one batch of embedding."""
-_MAX_LATE_SHARE: Final = 0.05
-"""If a static model serves meanwhile, at most this share of windows may have no vector of the better one."""
+_MAX_LATE_SHARE: Final = 0.2
+"""If a static model serves meanwhile, at most this share of windows may have no vector of the better one.
+
+docs/decisions/0005-interim-vectors.md has the measurement.
+"""
 _MAX_LATE: Final = 16
 """As many windows as a turn adds may have none in any case."""
 _MAX_VARIED: Final = 50
