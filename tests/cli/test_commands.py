@@ -107,6 +107,12 @@ class TestVersion:
         rows = {row["model"]: row for row in data("models", "list", home=tmp_path)}
         assert rows["potion-base-8M"]["here"] is None
 
+    @pytest.mark.nightly
+    def test_after_a_download_the_command_says_how_to_use_the_model(self, tmp_path: Path) -> None:
+        """A sentence model is never chosen by itself: it takes much processor time."""
+        got = run("models", "get", "all-MiniLM-L6-v2", home=tmp_path)
+        assert "HOLDFAST_EMBEDDING__MODEL=all-MiniLM-L6-v2" in got.stdout
+
     @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["version"]])
     def test_the_first_screen_loads_nothing_heavy(self, arguments: list[str]) -> None:
         """Neither numpy nor rich, no settings, no store and no search are imported to say what is there."""

