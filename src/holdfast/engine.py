@@ -125,10 +125,8 @@ class Engine:
         )
         otel.install()
         self._worker: Worker | None = None
-        if background and not memory.store.readonly:
-            self._worker = Worker(self._work_in_background)
-            memory.store.listen(self._worker.notify)
-            self._worker.start()
+        if background:
+            self._start_background()
 
     @classmethod
     def open(
@@ -450,6 +448,23 @@ class Engine:
         """Make a call to the memory, and stop waiting for it in time; see `Resources.ask_memory`."""
         return self._resources.ask_memory(call, scope=scope, messages=messages)
 
+    def _prepare(self, project: str) -> None:
+        """Load what the first request of a new session in a project would wait for."""
+        memory = self._find_resources(project).memory
+        scope = Scope(project=project)
+        memory.prepare(scope, across=memory.reach_of(scope))
+        memory.make_overview(scope=scope)
+
+    def _start_background(self) -> None:
+        """Start the thread that does the pending work, unless it runs."""
+        store = self._memory.store
+        with self._lock:
+            if self._worker is not None or store.readonly or self._closing.is_set():
+                return
+            self._worker = Worker(self._work_in_background)
+        store.listen(self._worker.notify)
+        self._worker.start()
+
     def _notify(self) -> None:
         """Wake the background thread."""
         if self._worker is not None:
@@ -512,6 +527,11 @@ class Engine:
 
         If another process works for the same tenant, the job is left to it, unless this one `waits` for its turn.
         """
+        if not self._jobs:
+            self._jobs = self._list_waiting()
+        if not self._jobs:  # mostly so, and then the modules that extract facts are not imported
+            self._report_limit("")
+            return False
         choice = self._choose_job()
         job = choice.job
         if job is None:
@@ -536,10 +556,14 @@ class Engine:
 
         choice = choose_job(self._memory, self._jobs, self._find_learner)
         if choice.job is None:
-            waiting = self._memory.store.waiting(EXTRACT, limit=MAX_JOBS)
-            self._jobs = [self._find_learner(job.scope).adopt(job) for job in waiting]
+            self._jobs = self._list_waiting()
             choice = choose_job(self._memory, self._jobs, self._find_learner)
         return choice
+
+    def _list_waiting(self) -> list[Job]:
+        """List the jobs that wait, in the store, to be run by the models of this process."""
+        waiting = self._memory.store.waiting(EXTRACT, limit=MAX_JOBS)
+        return [self._find_learner(job.scope).adopt(job) for job in waiting]
 
     def _report_limit(self, limit: str) -> None:
         """Add to the next reports which limit extraction waits for, once until it changes; empty for none."""

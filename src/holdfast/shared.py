@@ -41,11 +41,18 @@ class SharedMemory:
         """What messages and the file of the server name it by: never with a password."""
         return name_memory(self.store, settings=self.settings)
 
-    def open(self) -> Engine:
+    def open(self, *, background: bool = True) -> Engine:
         """Open the engine; its sessions have the settings of their projects."""
         from holdfast.engine import Engine  # noqa: PLC0415 - see the module docstring
 
-        return Engine.open(self.store, settings=self.settings, projects=self.projects, personal=True, hosts=True)
+        return Engine.open(
+            self.store,
+            settings=self.settings,
+            projects=self.projects,
+            background=background,
+            personal=True,
+            hosts=True,
+        )
 
 
 def find_memory(home: Path | str | None, *, project: Path | None) -> SharedMemory:

@@ -12,6 +12,7 @@ from holdfast.embed.base import Embedder, Floats, Purpose, Space
 from holdfast.embed.remote import RemoteEmbedder
 from holdfast.errors import EmbeddingError
 from holdfast.memory.memory import Memory
+from holdfast.memory.query import Shown
 from holdfast.messages import Message, Text
 from holdfast.settings import Archive, Recall, Settings
 from holdfast.store.base import Scope
@@ -52,6 +53,20 @@ def opened(tmp_path: Path) -> Iterator[Callable[[Embedder | None], Memory]]:
             return Memory(store=store, settings=Settings(), choice=Choice(embedder=embedder, reasons=reasons))
 
         yield with_embedder
+
+
+def test_a_question_in_a_project_without_passages_loads_no_model(tmp_path: Path) -> None:
+    """The first prompt of a new project waits for nothing that it does not need; the second session does need it."""
+    embedder = Counting("one")
+    with SqliteStore(tmp_path / "holdfast.db") as store:
+        choice = Choice(embedder=embedder, reasons=("taken",))
+        memory = Memory(store=store, settings=Settings(recall=UNHURRIED), choice=choice)
+        asked = "Which port does the importer use?"
+        numbers = memory.ingest([Message(role="user", parts=(Text(text=asked),), id="1")], scope=SCOPE)
+        memory.recall([asked], scope=SCOPE, automatic=True, shown=Shown(messages=set(numbers)))
+        assert embedder.given == []
+        memory.recall([asked], scope=Scope(session="t"), automatic=True, across=True)
+        assert asked in embedder.given
 
 
 def test_vectors_are_made_in_steps(opened: Callable[[Embedder | None], Memory]) -> None:

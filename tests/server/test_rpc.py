@@ -21,7 +21,7 @@ from holdfast.store.opening import STORE_NAME
 from holdfast.store.sqlite import SqliteStore
 from holdfast.tokens import count_text
 from support.failing_stores import FAULTS, open_engine
-from support.waiting import PATIENCE, UNHURRIED
+from support.waiting import PATIENCE, UNHURRIED, until
 
 
 def call(engine: Engine, method: str, **params: Any) -> dict[str, Any]:
@@ -169,6 +169,37 @@ class TestAMemoryThatIsDeleted:
             assert "is a file, and no memory" in error["message"]
         home.unlink()
         assert host.append(3, "The mirror is on port 7391.")["result"]["ids"] == [1]
+
+
+class TestAProcessThatIsStartedEarly:
+    """Hosts start the process before the first prompt, and the prompt waits for the first answer."""
+
+    @pytest.fixture
+    def opened(self, engine: Engine) -> Iterator[tuple[Engine, Host]]:
+        """Answer the calls of a host with a memory whose background work has not begun."""
+        calls_out, calls_in = os.pipe()
+        answers_out, answers_in = os.pipe()
+
+        def serve() -> None:
+            with os.fdopen(calls_out, "rb") as stream, os.fdopen(answers_in, "wb") as output:
+                Rpc(engine).serve(stream, output)
+
+        process = threading.Thread(target=serve)
+        process.start()
+        with os.fdopen(calls_in, "wb", buffering=0) as calls, os.fdopen(answers_out, "rb") as answers:
+            yield engine, Host(calls, answers)
+        process.join(PATIENCE)
+
+    def test_loads_what_the_first_call_needs_while_none_has_come(self, opened: tuple[Engine, Host]) -> None:
+        engine, _ = opened
+        until(lambda: engine._memory._is_warm)
+        until(lambda: engine._worker is not None)
+
+    def test_begins_with_the_background_work_after_the_first_answer(self, opened: tuple[Engine, Host]) -> None:
+        engine, host = opened
+        assert engine._worker is None
+        host.append(1, "The port is 5433.")
+        until(lambda: engine._worker is not None)
 
 
 def test_a_memory_that_cannot_be_opened_at_first_is_an_error(tmp_path: Path) -> None:

@@ -153,12 +153,19 @@ def rpc(*, project: Path | None, home: Path | None, as_json: bool) -> None:  # n
     from holdfast.server.rpc import serve_calls  # noqa: PLC0415 - only for this
     from holdfast.shared import find_memory  # noqa: PLC0415 - takes time
 
+    folder = None if project is None else project.absolute()
+
     def find() -> SharedMemory:
-        return find_memory(home, project=None if project is None else project.absolute())
+        return find_memory(home, project=folder)
 
     print_warnings(find().warnings)
     # Found again before it is opened again: somebody may have put a link there that leads elsewhere.
-    serve_calls(lambda: find().open(), sys.stdin.buffer, sys.stdout.buffer)
+    serve_calls(
+        lambda: find().open(background=False),
+        sys.stdin.buffer,
+        sys.stdout.buffer,
+        project="" if folder is None else str(folder),
+    )
 
 
 @click.command()

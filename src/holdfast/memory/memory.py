@@ -17,7 +17,7 @@ from msgspec import structs
 from holdfast.errors import EmbeddingError, InputError, StorageError
 from holdfast.memory import conflicts, exclusion, facts
 from holdfast.memory.block import NO_MARKS, UNKEPT, Marks, open_marks
-from holdfast.messages import Message
+from holdfast.messages import Message, Text
 from holdfast.settings import Settings
 from holdfast.store.base import (
     MIN_ID_CHARS,
@@ -616,9 +616,12 @@ class Memory:
 
         A remote embedder is not called, and no recall is counted.
         """
+        from holdfast.memory.archive import extract_text  # noqa: PLC0415 - see above
         from holdfast.memory.query import build_query, find_recall_switch  # noqa: PLC0415 - see above
         from holdfast.memory.recall import recall  # noqa: PLC0415 - see above
 
+        extract_text(Message(role="user", parts=(Text(text=_ANY_QUESTION),)))
+        count_text(_ANY_QUESTION)
         if find_recall_switch(self.settings, automatic=False):
             return
         self._load_index(scope)
@@ -674,7 +677,8 @@ class Memory:
         """Answer a query, and add warnings about what the search lacked."""
         from holdfast.memory.recall import recall  # noqa: PLC0415 - see above
 
-        if query.seconds is not None and not self._is_warm:  # the deadline of a recall does not include loading
+        # The deadline of a recall does not include loading. The first question of a project finds nothing to load.
+        if query.seconds is not None and not self._is_warm and self._can_find(query, automatic=automatic):
             self._load_index(query.scope)
         warnings: tuple[str, ...] = ()
         is_chosen = self.settings.embedding.provider == "none"  # then it is not worth a warning in every report
@@ -691,6 +695,13 @@ class Memory:
         across: Across = query.across or True  # facts of the agent's other sessions are read in any case
         gaps = map(str, self.gaps(query.scope, across=across))
         return replace(result, warnings=(*warnings, *result.warnings, *gaps))
+
+    def _can_find(self, query: RecallQuery, *, automatic: bool) -> bool:
+        """Return whether there is a passage that a query may find; one that the user asks for finds those shown too."""
+        shown: Collection[int] = ()
+        if automatic:
+            shown = query.shown.messages
+        return self.store.has_passages(query.scope, across=query.across, without_messages=shown)
 
     def _load_index(self, scope: Scope) -> None:
         """Load index and model before the first query with a deadline, which does not include loading."""

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Timer
 from typing import IO, Any, Final
 
 import msgspec
@@ -50,6 +50,10 @@ MAX_SUBAGENTS: Final = 6
 """Subagents, the newest ones, whose sessions are searched with that of their parent. Each takes some milliseconds."""
 SKIPPED_BYTES: Final = 2**20
 """Bytes that are read at a time of a line that is too long."""
+PREPARE_AFTER: Final = 0.05
+"""Seconds after which what the first call needs is loaded, unless a call waits already: then that loads it."""
+PREPARE_SECONDS: Final = 0.5
+"""How long calls wait for this at most. Loading the same in two threads takes longer."""
 MAX_THREADS: Final = 8
 """Calls that run at the same time. Calls about one session wait for each other."""
 
@@ -309,10 +313,12 @@ class Rpc:
         engine: The memory.
         home: The folder in which events of hosts wait, for a server that takes them in.
         memory: The name of the memory. Events of others may wait there too, and stay.
+        project: The project that the first call on a stream will probably be about.
     """
 
-    def __init__(self, engine: Engine, *, home: Path | None = None, memory: str = "") -> None:
+    def __init__(self, engine: Engine, *, home: Path | None = None, memory: str = "", project: str = "") -> None:
         self._engine = engine
+        self._project = project
         self._home = None if home is None else str(home)
         self._name = memory
         self._hooks = HostHooks(
@@ -388,6 +394,9 @@ class Rpc:
         Answers come as they are ready, each with the id of its call. Calls about one session are made in their order,
         by one thread; they do not hold up the calls about others.
 
+        A host starts this process before it needs it, so what the first call needs is loaded meanwhile. The background
+        work of the engine begins after that, or after the first answer.
+
         Args:
             stream: The calls, one a line.
             output: Where the answers go.
@@ -403,8 +412,11 @@ class Rpc:
         file_number = find_file_number(file)
         lock = Lock()
         waiting: dict[object, deque[bytes]] = {}
+        preparing = Timer(PREPARE_AFTER, self._prepare)
+        preparing.daemon = True
 
         def run(key: object) -> None:
+            preparing.join(PREPARE_SECONDS)
             while True:
                 with lock:
                     if not waiting[key]:
@@ -415,9 +427,12 @@ class Rpc:
                 with lock, suppress(OSError):  # calls are made also if nobody reads the answers
                     output.write(answer)
                     output.flush()
+                self._engine._start_background()
 
+        preparing.start()
         with ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="holdfast-rpc") as pool:
             for line in lines:
+                preparing.cancel()
                 if find_file_number(file) != file_number:
                     return line
                 key: object = None
@@ -429,11 +444,19 @@ class Rpc:
                     waiting.setdefault(key, deque()).append(line)
                 if not is_running:
                     pool.submit(run, key)
+        preparing.cancel()
+        preparing.join(PREPARE_SECONDS)
         return None
 
+    def _prepare(self) -> None:
+        """Load what the first call needs, then begin with the background work."""
+        with suppress(HoldfastError, OSError):  # the first call says why
+            self._engine._prepare(self._project)
+        self._engine._start_background()
 
-def serve_calls(open_engine: Callable[[], Engine], stream: IO[bytes], output: IO[bytes]) -> None:
-    """Answer the calls on a stream until it ends.
+
+def serve_calls(open_engine: Callable[[], Engine], stream: IO[bytes], output: IO[bytes], *, project: str = "") -> None:
+    """Answer the calls on a stream until it ends. `project` is the one that the first call will probably be about.
 
     If the file of the memory is deleted, moved or replaced meanwhile, the calls after that are answered with what is at
     its place then, which is a new memory if there is nothing. A host that runs for days has no memory otherwise. If
@@ -457,7 +480,7 @@ def serve_calls(open_engine: Callable[[], Engine], stream: IO[bytes], output: IO
         else:
             with engine:  # closed before the next one is opened: SQLite has files next to both of the same name
                 limit = engine.settings.server.max_request_bytes
-                left = Rpc(engine).serve(stream, output, first=left)
+                left = Rpc(engine, project=project).serve(stream, output, first=left)
         if left is None:
             return
 
