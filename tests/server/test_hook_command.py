@@ -352,7 +352,7 @@ def test_a_hook_that_a_server_answers_imports_almost_nothing(tmp_path: Path) -> 
                 "holdfast.server.client",
             }
             slow = {"asyncio", "click", "dataclasses", "msgspec", "numpy", "pathlib", "platformdirs", "pydantic"}
-            slow |= {"regex", "rich", "sqlite3", "subprocess", "threading", "tomllib", "typing"}
+            slow |= {"regex", "rich", "sqlite3", "stringprep", "subprocess", "threading", "tomllib", "typing"}
             started = {"threading"} if os.environ.get("COVERAGE_PROCESS_CONFIG") else set()
             assert not slow & modules - started
 

@@ -79,12 +79,14 @@ def call(server: Mapping[str, Any], method: str, params: Mapping[str, Any], *, t
 
 def _connect(server: Mapping[str, Any], timeout: float) -> socket.socket:
     path = server.get("socket_path")
-    if not path:
-        return socket.create_connection(("127.0.0.1", server["port"]), timeout=timeout)
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    if path:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    else:
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         connection.settimeout(timeout)
-        connection.connect(path)
+        # `socket.create_connection` would import the codec for names of hosts in other scripts.
+        connection.connect(path or ("127.0.0.1", server["port"]))
     except OSError:
         connection.close()
         raise
