@@ -51,9 +51,9 @@ MAX_SUBAGENTS: Final = 6
 SKIPPED_BYTES: Final = 2**20
 """Bytes that are read at a time of a line that is too long."""
 PREPARE_AFTER: Final = 0.05
-"""Seconds after which what the first call needs is loaded, unless a call waits already: then that loads it."""
+"""Seconds after which what the first call about a session needs is loaded, unless one waits: then that loads it."""
 PREPARE_SECONDS: Final = 0.5
-"""How long calls wait for this at most. Loading the same in two threads takes longer."""
+"""How long these calls wait for that at most. Loading the same in two threads takes longer."""
 MAX_THREADS: Final = 8
 """Calls that run at the same time. Calls about one session wait for each other."""
 
@@ -394,8 +394,8 @@ class Rpc:
         Answers come as they are ready, each with the id of its call. Calls about one session are made in their order,
         by one thread; they do not hold up the calls about others.
 
-        A host starts this process before it needs it, so what the first call needs is loaded meanwhile. The background
-        work of the engine begins after that, or after the first answer.
+        A host starts this process before it needs it, so what the first call about a session needs is loaded meanwhile.
+        The background work of the engine begins after that, or after the first answer to such a call.
 
         Args:
             stream: The calls, one a line.
@@ -415,8 +415,9 @@ class Rpc:
         preparing = Timer(PREPARE_AFTER, self._prepare)
         preparing.daemon = True
 
-        def run(key: object) -> None:
-            preparing.join(PREPARE_SECONDS)
+        def run(key: object, *, is_about_session: bool) -> None:
+            if is_about_session:
+                preparing.join(PREPARE_SECONDS)
             while True:
                 with lock:
                     if not waiting[key]:
@@ -427,29 +428,33 @@ class Rpc:
                 with lock, suppress(OSError):  # calls are made also if nobody reads the answers
                     output.write(answer)
                     output.flush()
-                self._engine._start_background()
+                if is_about_session:
+                    self._engine._start_background()
 
         preparing.start()
-        with ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="holdfast-rpc") as pool:
-            for line in lines:
-                preparing.cancel()
-                if find_file_number(file) != file_number:
-                    return line
-                key: object = None
-                with suppress(ValueError, LookupError, TypeError, RecursionError):
-                    key = str(json.loads(line)["params"]["session"])
-                key = key or object()
-                with lock:
-                    is_running = key in waiting
-                    waiting.setdefault(key, deque()).append(line)
-                if not is_running:
-                    pool.submit(run, key)
-        preparing.cancel()
-        preparing.join(PREPARE_SECONDS)
+        try:
+            with ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="holdfast-rpc") as pool:
+                for line in lines:
+                    if find_file_number(file) != file_number:
+                        return line
+                    session = ""
+                    with suppress(ValueError, LookupError, TypeError, RecursionError):
+                        session = str(json.loads(line)["params"]["session"])
+                    if session:  # others, such as the `ping` by which a host starts the process, load nothing
+                        preparing.cancel()
+                    key = session or object()
+                    with lock:
+                        is_running = key in waiting
+                        waiting.setdefault(key, deque()).append(line)
+                    if not is_running:
+                        pool.submit(run, key, is_about_session=bool(session))
+        finally:
+            preparing.cancel()
+            preparing.join(PREPARE_SECONDS)
         return None
 
     def _prepare(self) -> None:
-        """Load what the first call needs, then begin with the background work."""
+        """Load what the first call about a session needs, then begin with the background work."""
         with suppress(HoldfastError, OSError):  # the first call says why
             self._engine._prepare(self._project)
         self._engine._start_background()
