@@ -299,6 +299,30 @@ def refuse(server: socket.socket, said: bytes) -> None:
         connection.sendall(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
 
 
+def test_an_old_server_is_refused(tmp_path: Path) -> None:
+    """The error has the version that the server has told, and the one that it needs."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        answer = Thread(target=accept_as_version, args=(server, b"13.23"))
+        answer.start()
+        port = server.getsockname()[1]
+        with pytest.raises(StorageError, match=r"PostgreSQL 13\.23, and Holdfast needs 14 or newer"):
+            PostgresStore(f"postgresql://me@127.0.0.1:{port}/db?sslmode=disable&gssencmode=disable", home=tmp_path)
+        answer.join()
+
+
+def accept_as_version(server: socket.socket, version: bytes) -> None:
+    """Let one connection in as a PostgreSQL server of a version, and wait for its end."""
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(1000)
+        connection.sendall(b"R" + (8).to_bytes(4, "big") + bytes(4))
+        for name, value in ((b"server_version", version), (b"client_encoding", b"UTF8")):
+            setting = name + b"\0" + value + b"\0"
+            connection.sendall(b"S" + (len(setting) + 4).to_bytes(4, "big") + setting)
+        connection.sendall(b"Z" + (5).to_bytes(4, "big") + b"I")
+        connection.recv(1000)
+
+
 def test_what_a_login_lacks_is_named(tmp_path: Path, admin: Admin, login: str) -> None:
     """Each missing right or extension comes with the statement that gives it."""
     database = f"d{schema_of(tmp_path)}"

@@ -142,11 +142,12 @@ def set_flags(db: Database, select: Select, *, pinned: bool | None, excluded: bo
 
 def find_ends(db: Database, scopes: Iterable[int]) -> PassageEnds:
     """Select the last passages of these scopes, which new passages follow."""
-    query = f"SELECT coalesce(max(number), -1) FROM passages WHERE {db.own}scope = ?"
-    latest = {scope: db.execute(query, (scope,)) for scope in scopes}
-    return PassageEnds(
-        next=db.execute(f"SELECT coalesce(max(number) + 1, 0) FROM passages WHERE {db.own}true"), latest=latest
-    )
+    # Not max(number): before a table is analyzed, PostgreSQL 14 and 15 read all rows for it.
+    last = "ORDER BY number DESC LIMIT 1"
+    of_scope = f"SELECT coalesce((SELECT number FROM passages WHERE {db.own}scope = ? {last}), -1)"
+    of_tenant = f"SELECT coalesce((SELECT number FROM passages WHERE {db.own}true {last}) + 1, 0)"
+    latest = {scope: db.execute(of_scope, (scope,)) for scope in scopes}
+    return PassageEnds(next=db.execute(of_tenant), latest=latest)
 
 
 def add_passages(db: Database, new: Sequence[NewMessage], ends: PassageEnds) -> None:

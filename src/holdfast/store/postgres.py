@@ -38,6 +38,7 @@ from holdfast.store.postgres_database import (
     Connection,
     PostgresDatabase,
     can_bypass,
+    check_version,
     column_types,
     create_tenant,
     migrate,
@@ -67,8 +68,8 @@ _FIRST_VECTOR_INDEX: Final = 20_000
 _COUNTS: Final = {
     "messages": "SELECT count(*) FROM messages",
     "passages": "SELECT count(*) FROM passages WHERE alive = 1",
-    "sessions": "SELECT count(*) FROM (SELECT DISTINCT tenant, scope FROM messages)",
-    "facts": "SELECT count(*) FROM (SELECT DISTINCT tenant, scope, id FROM facts)",
+    "sessions": "SELECT count(*) FROM (SELECT DISTINCT tenant, scope FROM messages) AS found",
+    "facts": "SELECT count(*) FROM (SELECT DISTINCT tenant, scope, id FROM facts) AS found",
     "bytes": "SELECT coalesce(sum(pg_total_relation_size(pg_class.oid)), 0)::bigint FROM pg_class"
     " WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'",
 }
@@ -150,6 +151,7 @@ class PostgresStore(TableStore):
         self._listener: threading.Thread | None = None
         options = {"autocommit": True, "application_name": "holdfast", "connect_timeout": max(2, round(wait))}
         with translate_errors(self._place), psycopg.connect(address, **options) as connection:  # type: ignore[arg-type]
+            check_version(connection, self._place)
             migrate(connection, schema=schema, partitions=partitions, place=self._place)
             self._types = column_types(connection, schema)
             self._role = ROLE if can_bypass(connection) else "none"

@@ -312,6 +312,10 @@ MIGRATIONS: Final = tuple(
 )
 
 
+MIN_VERSION: Final = 14
+"""The oldest version of PostgreSQL."""
+
+
 def migrate(connection: Connection, *, schema: str, partitions: int, place: str) -> None:
     """Run the missing migrations, one process at a time."""
     if _version(connection, schema, place) < len(MIGRATIONS):
@@ -353,6 +357,15 @@ def _create_schema(connection: Connection, schema: str, place: str) -> None:
                 f"the login may not create the tables ({error.diag.message_primary}): as a superuser, run {missing}"
             )
             raise StorageError(message, path=place) from error
+
+
+def check_version(connection: Connection, place: str) -> None:
+    """Refuse a server that is too old."""
+    if connection.info.server_version < MIN_VERSION * 10_000:
+        version = connection.info.parameter_status("server_version")
+        raise StorageError(
+            f"this is PostgreSQL {version}, and Holdfast needs {MIN_VERSION} or newer: upgrade the server", path=place
+        )
 
 
 def _version(connection: Connection, schema: str, place: str) -> int:

@@ -10,7 +10,7 @@ CREATE TABLE {schema}.scopes(
 ) PARTITION BY HASH (tenant);
 CREATE TABLE {schema}.messages(
     tenant integer NOT NULL DEFAULT {schema}.tenant(), id bigint NOT NULL, scope integer NOT NULL,
-    digest bytea NOT NULL, nonce bytea NOT NULL, flags integer NOT NULL DEFAULT 0, body bytea STORAGE EXTERNAL NOT NULL,
+    digest bytea NOT NULL, nonce bytea NOT NULL, flags integer NOT NULL DEFAULT 0, body bytea NOT NULL,
     stored timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant, id), UNIQUE (tenant, scope, digest, nonce),
     FOREIGN KEY (tenant, scope) REFERENCES {schema}.scopes(tenant, id)
@@ -22,14 +22,14 @@ CREATE TABLE {schema}.passages(
     tenant integer NOT NULL DEFAULT {schema}.tenant(), number integer NOT NULL, message bigint NOT NULL,
     scope integer NOT NULL, time bigint NOT NULL, previous integer NOT NULL, human smallint NOT NULL,
     speaker bytea NOT NULL, alive smallint NOT NULL DEFAULT 1, start integer NOT NULL, windows bytea NOT NULL,
-    text bytea STORAGE EXTERNAL,
+    text bytea,
     PRIMARY KEY (tenant, number)
 ) PARTITION BY HASH (tenant);
 CREATE INDEX passages_of_message ON {schema}.passages(tenant, message);
 CREATE INDEX passages_in_order ON {schema}.passages(tenant, scope, number);
 -- The index. Everything below can be dropped and rebuilt from the passages.
 CREATE TABLE {schema}.pending(
-    tenant integer NOT NULL DEFAULT {schema}.tenant(), number integer NOT NULL, terms bytea STORAGE EXTERNAL NOT NULL,
+    tenant integer NOT NULL DEFAULT {schema}.tenant(), number integer NOT NULL, terms bytea NOT NULL,
     PRIMARY KEY (tenant, number)
 ) PARTITION BY HASH (tenant);
 CREATE TABLE {schema}.runs(
@@ -39,12 +39,12 @@ CREATE TABLE {schema}.runs(
 ) PARTITION BY HASH (tenant);
 CREATE TABLE {schema}.postings(
     tenant integer NOT NULL DEFAULT {schema}.tenant(), run integer NOT NULL, term bigint NOT NULL,
-    data bytea STORAGE EXTERNAL NOT NULL,
+    data bytea NOT NULL,
     PRIMARY KEY (tenant, run, term)
 ) PARTITION BY HASH (tenant);
 CREATE TABLE {schema}.blocks(
     tenant integer NOT NULL DEFAULT {schema}.tenant(), first integer NOT NULL, first_window integer NOT NULL,
-    windows integer NOT NULL, data bytea STORAGE EXTERNAL NOT NULL,
+    windows integer NOT NULL, data bytea NOT NULL,
     PRIMARY KEY (tenant, first)
 ) PARTITION BY HASH (tenant);
 CREATE TABLE {schema}.spaces(
@@ -55,7 +55,7 @@ CREATE TABLE {schema}.spaces(
 -- One row for each window. `signs` has a bit for each dimension; an index over them is made for a large tenant.
 CREATE TABLE {schema}.vectors(
     tenant integer NOT NULL DEFAULT {schema}.tenant(), space integer NOT NULL, passage integer NOT NULL,
-    place integer NOT NULL, id bigint NOT NULL, scope integer NOT NULL, data bytea STORAGE EXTERNAL NOT NULL,
+    place integer NOT NULL, id bigint NOT NULL, scope integer NOT NULL, data bytea NOT NULL,
     signs bit varying NOT NULL,
     PRIMARY KEY (tenant, space, passage, place)
 ) PARTITION BY HASH (tenant);
@@ -64,20 +64,20 @@ CREATE INDEX vectors_in_order ON {schema}.vectors(tenant, id);
 -- Knowledge, the engine's own documents, and what is still to do.
 CREATE TABLE {schema}.facts(
     tenant integer NOT NULL DEFAULT {schema}.tenant(), version bigint NOT NULL, scope integer NOT NULL,
-    id text NOT NULL, data bytea STORAGE EXTERNAL NOT NULL,
+    id text NOT NULL, data bytea NOT NULL,
     PRIMARY KEY (tenant, version), FOREIGN KEY (tenant, scope) REFERENCES {schema}.scopes(tenant, id)
 ) PARTITION BY HASH (tenant);
 CREATE INDEX facts_by_id ON {schema}.facts(tenant, scope, id, version);
 CREATE TABLE {schema}.records(
     tenant integer NOT NULL DEFAULT {schema}.tenant(), id bigint NOT NULL, scope integer NOT NULL,
-    kind text NOT NULL, key text NOT NULL, time bigint NOT NULL, data bytea STORAGE EXTERNAL NOT NULL,
+    kind text NOT NULL, key text NOT NULL, time bigint NOT NULL, data bytea NOT NULL,
     PRIMARY KEY (tenant, id), UNIQUE (tenant, scope, kind, key),
     FOREIGN KEY (tenant, scope) REFERENCES {schema}.scopes(tenant, id)
 ) PARTITION BY HASH (tenant);
 CREATE INDEX records_in_order ON {schema}.records(tenant, scope, kind, id);
 CREATE TABLE {schema}.jobs(
     tenant integer NOT NULL DEFAULT {schema}.tenant(), id bigint NOT NULL, scope integer NOT NULL,
-    kind text NOT NULL, time bigint NOT NULL, data bytea STORAGE EXTERNAL NOT NULL,
+    kind text NOT NULL, time bigint NOT NULL, data bytea NOT NULL,
     claimed timestamptz NOT NULL DEFAULT '-infinity', claimer text,
     PRIMARY KEY (tenant, id), FOREIGN KEY (tenant, scope) REFERENCES {schema}.scopes(tenant, id)
 ) PARTITION BY HASH (tenant);
@@ -93,6 +93,16 @@ CREATE TABLE {schema}.counters(
     tenant integer NOT NULL DEFAULT {schema}.tenant(), name text NOT NULL, value bigint NOT NULL,
     PRIMARY KEY (tenant, name)
 ) PARTITION BY HASH (tenant);
+-- What is compressed already is stored as it is. Only PostgreSQL 16 and newer know that as a clause of a column.
+ALTER TABLE {schema}.messages ALTER COLUMN body SET STORAGE EXTERNAL;
+ALTER TABLE {schema}.passages ALTER COLUMN text SET STORAGE EXTERNAL;
+ALTER TABLE {schema}.pending ALTER COLUMN terms SET STORAGE EXTERNAL;
+ALTER TABLE {schema}.postings ALTER COLUMN data SET STORAGE EXTERNAL;
+ALTER TABLE {schema}.blocks ALTER COLUMN data SET STORAGE EXTERNAL;
+ALTER TABLE {schema}.vectors ALTER COLUMN data SET STORAGE EXTERNAL;
+ALTER TABLE {schema}.facts ALTER COLUMN data SET STORAGE EXTERNAL;
+ALTER TABLE {schema}.records ALTER COLUMN data SET STORAGE EXTERNAL;
+ALTER TABLE {schema}.jobs ALTER COLUMN data SET STORAGE EXTERNAL;
 -- A number of -1 stands for all tenants: counts of everything, and work of any tenant. Partitions have no policy, so that
 -- only a superuser reads them directly.
 DO $$
