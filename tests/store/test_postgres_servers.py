@@ -13,8 +13,9 @@ from typing import Final
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
-from holdfast.store.base import Select
+from holdfast.store.base import Scope, Select
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.postgres_database import MIGRATIONS
 from holdfast.testing.rows import HERE, MODEL, find_messages, make_message, make_query, texts, vectors
@@ -127,3 +128,26 @@ class TestVersions:
             (schema_of(tmp_path),),
         )
         assert sorted(found) == [(f"{table}_0", column) for table, column in _WORDS_AND_BYTES]
+
+
+@pytest.fixture
+def database(admin: psycopg.Connection[tuple[object, ...]], tmp_path: Path) -> Iterator[str]:
+    """A database as a system without a locale makes it."""
+    name = f"bare_{schema_of(tmp_path)}"
+    admin.execute(f"CREATE ROLE {name} LOGIN SUPERUSER".encode())
+    options = "TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'"
+    admin.execute(f"CREATE DATABASE {name} OWNER {name} {options}".encode())
+    yield name
+    admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+    admin.execute(f"DROP ROLE {name}".encode())
+
+
+def test_a_database_without_an_encoding_keeps_every_name(database: str, tmp_path: Path) -> None:
+    """The cluster of a system without a locale has the encoding SQL_ASCII: names are sent and read as UTF-8."""
+    address = make_conninfo(start(), dbname=database, user=database)
+    scope = Scope(tenant="東京", project="매장", session="会话")
+    for _ in range(2):
+        with closing(_open_at(address, tmp_path)) as store:
+            store.add_messages([make_message("支払いは火曜日", scope=scope)])
+            assert store.scopes() == [scope]
+            assert texts(store, scope=scope) == ["支払いは火曜日"]

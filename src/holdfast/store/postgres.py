@@ -18,7 +18,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 import numpy as np
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from holdfast.cache import LruCache
@@ -131,8 +131,9 @@ class PostgresStore(TableStore):
             max_loaded_signs: From this number of windows on, the signs stay there too, and an index proposes windows.
         """
         self.path = home
-        self._address = address
         self._place = hide_password(address)
+        # The cluster of a system without a locale has no encoding, and would answer in bytes.
+        self._address = make_conninfo(address, client_encoding="utf8")
         self._schema = schema
         self._timeout = timeout
         self._wait = wait
@@ -150,7 +151,7 @@ class PostgresStore(TableStore):
         self._closed = threading.Event()
         self._listener: threading.Thread | None = None
         options = {"autocommit": True, "application_name": "holdfast", "connect_timeout": max(2, round(wait))}
-        with translate_errors(self._place), psycopg.connect(address, **options) as connection:  # type: ignore[arg-type]
+        with translate_errors(self._place), psycopg.connect(self._address, **options) as connection:  # type: ignore[arg-type]
             check_version(connection, self._place)
             migrate(connection, schema=schema, partitions=partitions, place=self._place)
             self._types = column_types(connection, schema)
@@ -159,7 +160,7 @@ class PostgresStore(TableStore):
             (vector_schema,) = connection.execute(query).fetchone() or ("public",)
             self._search_path = f"{schema}, {vector_schema}"
         self._pool: ConnectionPool[Connection] = ConnectionPool(
-            address,
+            self._address,
             min_size=1,
             max_size=max(2, connections),
             timeout=wait,
