@@ -1,4 +1,4 @@
-"""Servers as a system installs them: versions older than that of the other tests."""
+"""Servers as a system installs them: versions older than that of the other tests, and without pgvector."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ from holdfast.store.postgres import PostgresStore
 from holdfast.store.postgres_database import MIGRATIONS
 from holdfast.testing.rows import HERE, MODEL, find_messages, make_message, make_query, texts, vectors
 from holdfast.testing.store import check_store
-from support.postgres_server import open_postgres, schema_of, start
+from support.postgres_server import open_postgres, require_hamming, schema_of, start
 from support.waiting import PATIENCE, until
 
 _PROGRAMS: Final = [Path(f"/usr/lib/postgresql/{version}/bin") for version in (14, 15)]
@@ -132,9 +132,9 @@ class TestVersions:
 
 @pytest.fixture
 def database(admin: psycopg.Connection[tuple[object, ...]], tmp_path: Path) -> Iterator[str]:
-    """A database as a system without a locale makes it."""
+    """A database as a system without a locale makes it, of a login that may not create the extension."""
     name = f"bare_{schema_of(tmp_path)}"
-    admin.execute(f"CREATE ROLE {name} LOGIN SUPERUSER".encode())
+    admin.execute(f"CREATE ROLE {name} LOGIN".encode())
     options = "TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'"
     admin.execute(f"CREATE DATABASE {name} OWNER {name} {options}".encode())
     yield name
@@ -151,3 +151,41 @@ def test_a_database_without_an_encoding_keeps_every_name(database: str, tmp_path
             store.add_messages([make_message("支払いは火曜日", scope=scope)])
             assert store.scopes() == [scope]
             assert texts(store, scope=scope) == ["支払いは火曜日"]
+
+
+class TestWithoutPgvector:
+    def open_bare(self, database: str, folder: Path) -> closing[PostgresStore]:
+        """Open a store that leaves the signs of 30 windows on the server if that has an index for them."""
+        address = make_conninfo(start(), dbname=database, user=database)
+        store = PostgresStore(
+            address, home=folder, partitions=1, wait=PATIENCE, max_loaded_windows=10, max_loaded_signs=30
+        )
+        return closing(store)
+
+    def test_vectors_are_found_and_the_extension_is_used_once_it_is_there(self, database: str, tmp_path: Path) -> None:
+        """All signs are in memory, and a check names the tenant that needs the extension until there is an index."""
+        require_hamming()
+        space = replace(MODEL, dimension=72)
+        with self.open_bare(database, tmp_path) as store:
+            store.add_messages([make_message(f"passage {number}") for number in range(20)])
+            assert store.check().warnings == ()
+            store.add_messages([make_message(f"passage {number}") for number in range(20, 600)])
+            rows = store.read_passages(Select(scope=HERE))
+            store.add_vectors([vectors(row.number, [row.number], space=space) for row in rows])
+            found = store.search(make_query(seed=17, space=space))
+            assert found.cosine is not None
+            assert found.passages[found.cosine.argmax()] == 17
+            assert store.index_vectors() == []
+            (warning,) = store.check().warnings
+            assert warning.startswith("tenant local has ")
+            assert "CREATE EXTENSION vector" in warning
+        with psycopg.connect(make_conninfo(start(), dbname=database), autocommit=True) as superuser:
+            superuser.execute("CREATE SCHEMA extensions")
+            superuser.execute("CREATE EXTENSION vector SCHEMA extensions")
+            superuser.execute("GRANT USAGE ON SCHEMA extensions TO PUBLIC")
+        with self.open_bare(database, tmp_path) as store:
+            assert store.index_vectors() == ["vectors_near_0_1"]
+            assert store.check().warnings == ()
+            found = store.search(make_query(seed=17, space=space))
+            assert found.cosine is not None
+            assert found.passages[found.cosine.argmax()] == 17

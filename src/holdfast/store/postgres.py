@@ -7,6 +7,7 @@ when it returns. A call whose connection is lost is repeated if that is safe.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -41,6 +42,7 @@ from holdfast.store.postgres_database import (
     check_version,
     column_types,
     create_tenant,
+    find_pgvector,
     migrate,
     translate_errors,
 )
@@ -128,7 +130,8 @@ class PostgresStore(TableStore):
             wait: The seconds to wait for a connection, or to repeat a call whose connection was lost.
             max_loaded_windows: From this number of windows on, the vectors of a tenant stay on the server. Only their
                 signs are loaded.
-            max_loaded_signs: From this number of windows on, the signs stay there too, and an index proposes windows.
+            max_loaded_signs: From this number of windows on, the signs stay there too, and an index proposes windows,
+                if the database has pgvector.
         """
         self.path = home
         self._place = hide_password(address)
@@ -156,9 +159,9 @@ class PostgresStore(TableStore):
             migrate(connection, schema=schema, partitions=partitions, place=self._place)
             self._types = column_types(connection, schema)
             self._role = ROLE if can_bypass(connection) else "none"
-            query = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'vector'"
-            (vector_schema,) = connection.execute(query).fetchone() or ("public",)
-            self._search_path = f"{schema}, {vector_schema}"
+            pgvector = find_pgvector(connection)
+        self._has_pgvector = pgvector is not None
+        self._search_path = f"{schema}, {pgvector}" if self._has_pgvector else schema
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             self._address,
             min_size=1,
@@ -283,7 +286,7 @@ class PostgresStore(TableStore):
                 types=self._types,
                 cache=cache,
                 max_loaded_windows=self._max_loaded_windows,
-                max_loaded_signs=self._max_loaded_signs,
+                max_loaded_signs=self._max_loaded_signs if self._has_pgvector else sys.maxsize,
             )
             try:
                 with connection.pipeline():
@@ -492,9 +495,11 @@ class PostgresStore(TableStore):
         return count
 
     def index_vectors(self) -> list[str]:
-        """Make the missing indexes of vectors; return their names. Needs the owner of the tables."""
+        """Make the missing indexes of vectors; return their names. Needs pgvector, and the owner of the tables."""
+        if not self._has_pgvector:
+            return []
         with translate_errors(self.place), psycopg.connect(self._address, autocommit=True) as connection:
-            return index_vectors(connection, self._schema, windows=self._max_loaded_signs)
+            return index_vectors(connection, self._search_path, windows=self._max_loaded_signs)
 
     def check(self, *, is_thorough: bool = True) -> Health:
         """Check every row, and whether the index of each tenant matches its rows; only counters if not thorough."""
@@ -505,9 +510,27 @@ class PostgresStore(TableStore):
             index += [f"tenant {tenant}: {what}" for what in self.read(tenant, check_index)]
         counts = {name: count for name, count in self.counts().items() if name != "bytes"}
         unscrubbed = self._read_all("SELECT count(*) FROM counters WHERE name = 'unscrubbed' AND value = 1")
-        note = "forgotten text may still be in free pages: run `holdfast vacuum`"
-        warnings = (note,) if unscrubbed != [(0,)] else ()
-        return Health(path=self.place, counts=counts, damage=tuple(damage), index=tuple(index), warnings=warnings)
+        warnings = self._list_missing_indexes()
+        if unscrubbed != [(0,)]:
+            warnings.append("forgotten text may still be in free pages: run `holdfast vacuum`")
+        return Health(
+            path=self.place, counts=counts, damage=tuple(damage), index=tuple(index), warnings=tuple(warnings)
+        )
+
+    def _list_missing_indexes(self) -> list[str]:
+        """Name the tenants for which an index of vectors is due that only pgvector can make."""
+        if self._has_pgvector:
+            return []
+        query = (
+            "SELECT name, sum(windows) FROM blocks JOIN tenants ON tenants.tenant = blocks.tenant GROUP BY name"
+            " HAVING sum(windows) >= ? ORDER BY name"
+        )
+        return [
+            f"tenant {name} has {windows:,} windows of vectors, and every process that searches loads the signs of all:"
+            " install pgvector 0.8 or newer on the server, run `CREATE EXTENSION vector` as a superuser, restart"
+            " Holdfast, and run `holdfast reindex`"
+            for name, windows in self._read_all(query, self._max_loaded_signs)
+        ]
 
     def vacuum(self) -> tuple[int, int]:
         """Rewrite all tables without deleted rows; return their size before and after. Others wait meanwhile.

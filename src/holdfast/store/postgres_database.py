@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -314,6 +314,13 @@ MIGRATIONS: Final = tuple(
 
 MIN_VERSION: Final = 14
 """The oldest version of PostgreSQL."""
+_MIN_PGVECTOR: Final = (0, 8)
+"""The first version with `hnsw.iterative_scan`."""
+_NO_EXTENSION: Final = (
+    psycopg.errors.InsufficientPrivilege,
+    psycopg.errors.FeatureNotSupported,  # the server has no such extension
+    psycopg.errors.UndefinedFile,  # the same of older versions
+)
 
 
 def migrate(connection: Connection, *, schema: str, partitions: int, place: str) -> None:
@@ -342,21 +349,24 @@ def migrate(connection: Connection, *, schema: str, partitions: int, place: str)
 
 
 def _create_schema(connection: Connection, schema: str, place: str) -> None:
-    database = connection.info.dbname
-    for statement, missing in (
-        (
-            f'CREATE SCHEMA IF NOT EXISTS "{schema}"',
-            f'GRANT CREATE ON DATABASE "{database}" TO "{connection.info.user}"',
-        ),
-        ("CREATE EXTENSION IF NOT EXISTS vector", f"CREATE EXTENSION vector in the database {database}"),
-    ):
-        try:
-            connection.execute(statement.encode())
-        except psycopg.errors.InsufficientPrivilege as error:
-            message = (
-                f"the login may not create the tables ({error.diag.message_primary}): as a superuser, run {missing}"
-            )
-            raise StorageError(message, path=place) from error
+    try:
+        connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'.encode())
+    except psycopg.errors.InsufficientPrivilege as error:
+        missing = f'GRANT CREATE ON DATABASE "{connection.info.dbname}" TO "{connection.info.user}"'
+        message = f"the login may not create the tables ({error.diag.message_primary}): as a superuser, run {missing}"
+        raise StorageError(message, path=place) from error
+    with suppress(*_NO_EXTENSION), connection.transaction():  # only a very large tenant needs it
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+
+
+def find_pgvector(connection: Connection) -> str | None:
+    """Return the schema of pgvector; None if the database lacks it, or has a version that is too old for us."""
+    query = "SELECT extnamespace::regnamespace::text, extversion FROM pg_extension WHERE extname = 'vector'"
+    for schema, version in connection.execute(query):
+        major, minor, *_ = version.split(".")
+        if (int(major), int(minor)) >= _MIN_PGVECTOR:
+            return str(schema)
+    return None
 
 
 def check_version(connection: Connection, place: str) -> None:
@@ -431,7 +441,6 @@ _ADVICE: Final = {
     "28": "the server refused the login ({said}): check user and password in the address, `PGPASSWORD` or ~/.pgpass, "
     "and the server's pg_hba.conf.",
     "3D": "{said}: create it (`createdb`), or check the address.",
-    "0A000": "the server lacks something that the tables need ({said}): install pgvector 0.8 or newer on it.",
     "58P01": "the server lacks the extension pgvector ({said}): install it there.",
     "08": "{said}: start the server, or check host and port of the address.",
 }

@@ -239,9 +239,9 @@ class SignMatrix(ServerMatrix):
         return likely[highest(agreeing, COMPARED)]
 
 
-def index_vectors(connection: psycopg.Connection[tuple[Any, ...]], schema: str, *, windows: int) -> list[str]:
+def index_vectors(connection: psycopg.Connection[tuple[Any, ...]], search_path: str, *, windows: int) -> list[str]:
     """Make the missing indexes of tenants with at least `windows` windows; return their names. Writers do not wait."""
-    connection.execute("SELECT set_config('search_path', %s || ', public', false)", (schema,))
+    connection.execute("SELECT set_config('search_path', %s, false)", (search_path,))
     connection.execute("SELECT set_config('holdfast.tenant', '-1', false)")
     connection.execute(  # a graph that does not fit is built many times slower
         "SELECT set_config('maintenance_work_mem', '512MB', false) FROM pg_settings"
