@@ -42,6 +42,7 @@ def test_what_a_host_adds_is_removed(text: str) -> None:
         "A new session was started via /new or /reset. Execute your Session Startup sequence now",
         "[TASK RESUMPTION] This task was interrupted 2 minutes ago.",
         "Got it. Thanks for the context!",
+        "Got it. Thanks for the additional context!",
     ],
 )
 def test_a_message_of_a_host_has_no_words_of_a_person(text: str) -> None:
@@ -58,6 +59,12 @@ def test_a_message_of_a_host_has_no_words_of_a_person(text: str) -> None:
         "This chat is being continued from a previous conversation. The port is 5433.",
         "I have *added these files to the chat* so you can go ahead and edit them.\nport = 5433",
         "Ran `ss -ltn`\n```\n5433\n```",
+        "Another language model started to solve this problem and produced a summary of it:\nport = 5433",
+        "The conversation history before this point was compacted into the following summary:\n\n5433",
+        "<state_snapshot>\n<key_knowledge>5433</key_knowledge>\n</state_snapshot>",
+        "[CONTEXT COMPACTION — REFERENCE ONLY] Earlier turns were compacted into the summary below. The port is 5433.",
+        "I spoke to you previously about a number of things.\nI asked you for port 5433.",
+        "<system>Previous context has been compacted. Here is the compaction output:</system>\n5433",
     ],
 )
 def test_output_in_a_message_is_found_but_not_asked_with(text: str) -> None:

@@ -28,6 +28,7 @@ class _Marks:
     own: frozenset[str]
     messages: tuple[str, ...]
     reports: re.Pattern[str]
+    summaries: re.Pattern[str]
     replies: frozenset[str]
     outputs: dict[str, str]
     patterns: dict[str, str]
@@ -37,7 +38,7 @@ class _Marks:
 
 @cache
 def _load_marks() -> _Marks:
-    names = ("host", "documents", "output", "own", "messages", "reports", "replies")
+    names = ("host", "documents", "output", "own", "messages", "reports", "summaries", "replies")
     lists: dict[str, list[str]] = {name: [] for name in names}
     outputs: dict[str, str] = {}
     patterns: dict[str, str] = {}
@@ -55,6 +56,7 @@ def _load_marks() -> _Marks:
         own=frozenset(lists["own"]),
         messages=tuple(lists["messages"]),
         reports=re.compile("|".join(lists["reports"])),
+        summaries=re.compile("|".join(lists["summaries"])),
         replies=frozenset(lists["replies"]),
         outputs=outputs,
         patterns=patterns,
@@ -83,9 +85,18 @@ def remove_host_text(text: str, *, keep_outputs: bool = False) -> str:
     own = text.strip()
     if own.startswith(marks.messages) or own in marks.replies:
         return ""
-    if not keep_outputs and marks.reports.match(own):
+    if not keep_outputs and (marks.reports.match(own) or marks.summaries.match(own)):
         return ""
     return own
+
+
+def find_summary(text: str) -> str:
+    """Return the summary of a conversation that a host put in the place of its messages; empty if this is none."""
+    own = text.strip()
+    before = _load_marks().summaries.match(own)
+    if before is None:
+        return ""
+    return own[before.end() :].strip()
 
 
 def replace_elements(text: str, tag: re.Pattern[str], replace: Callable[[str, str], str | None]) -> str:

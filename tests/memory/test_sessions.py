@@ -11,7 +11,8 @@ import pytest
 from benchmarks.archive_rows import make_rows
 from holdfast.engine import Engine
 from holdfast.memory.memory import Memory
-from holdfast.memory.sessions import MAX_TITLE_CHARS, make_title, shorten
+from holdfast.memory.sessions import MAX_TITLE_CHARS, make_title, make_title_of, shorten
+from holdfast.memory.summary_topics import find_topic
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope
 from holdfast.store.sqlite import SqliteStore
@@ -57,6 +58,111 @@ def test_a_title_is_short(text: str) -> None:
     title = shorten(text)
     assert len(title) <= MAX_TITLE_CHARS
     assert title.endswith("…")
+
+
+CLAUDE_CODE = """This session is being continued from a previous conversation that ran out of context. Summarized:
+
+Summary:
+1. Primary Request and Intent:
+   The user asked for a faster importer.
+   - Empty rows stay.
+
+2. Key Technical Concepts:
+   - Streams
+"""
+CODEX = """Another language model started to solve this problem and produced a summary of its thinking process.
+Use this to build on the work that has already been done. Here is the summary:
+
+The importer is faster now. Tests are left to do.
+"""
+PI = """The conversation history before this point was compacted into the following summary:
+
+<summary>
+## Goal
+- [ ] **Make the importer faster**
+
+## Progress
+- The parser reads streams.
+</summary>"""
+GEMINI = """<state_snapshot>
+    <overall_goal>
+        Make the importer faster.
+    </overall_goal>
+    <key_knowledge>- Build with `make`</key_knowledge>
+</state_snapshot>"""
+HERMES = """[CONTEXT COMPACTION — REFERENCE ONLY] Earlier turns were compacted into the summary below.
+
+## Active Task
+None.
+
+## Goal
+让导入器更快。"""
+AIDER = """I spoke to you previously about a number of things.
+I asked you to make the importer faster."""
+KIMI = """<system>Previous context has been compacted. Here is the compaction output:</system>
+<current_focus>
+Make the importer faster
+</current_focus>"""
+PART = """TER_ROWS env var)
+- Installed the streams library
+Next Steps
+- Commit and push the importer
+Critical Context
+- All tests pass"""
+SUMMARIES = {
+    CLAUDE_CODE: "The user asked for a faster importer.",
+    CODEX: "The importer is faster now.",
+    PI: "Make the importer faster",
+    GEMINI: "Make the importer faster.",
+    HERMES: "让导入器更快。",
+    AIDER: "I asked you to make the importer faster.",
+    KIMI: "Make the importer faster",
+    PART: "Commit and push the importer",
+}
+
+
+@pytest.mark.parametrize("summary", SUMMARIES)
+def test_a_summary_that_a_host_wrote_is_no_sentence_of_the_user(summary: str, tmp_path: Path) -> None:
+    """The first sentence that the user wrote after it is the title; a pasted part of a text is no sentence either."""
+    with SqliteStore(tmp_path / "holdfast.db") as store:
+        store.add_messages(make_rows([user(summary), reply("Ok."), user("Now the exporter.")], scope=SCOPE))
+        assert make_title(store, SCOPE) == "Now the exporter."
+
+
+@pytest.mark.parametrize(("summary", "title"), SUMMARIES.items())
+def test_without_a_sentence_of_the_user_a_line_of_the_summary_is_the_title(
+    summary: str, title: str, tmp_path: Path
+) -> None:
+    """It is the one that says what the session was about, or else what comes next."""
+    with SqliteStore(tmp_path / "holdfast.db") as store:
+        store.add_messages(make_rows([user(summary), reply("Ok."), user("go on")], scope=SCOPE))
+        assert make_title(store, SCOPE) == title
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Do two things:\n1) read the rows\n2) write them",
+        "Two things: a) read (and count) the rows\nb) write them",
+        "привет, посмотри импорт :)\nон пропускает строки",
+        "Fix this typo)",
+        "import rows\nthey are skipped",
+    ],
+)
+def test_a_bracket_that_belongs_to_a_number_or_a_face_is_no_cut(text: str, tmp_path: Path) -> None:
+    """Nor is a small letter at the beginning."""
+    with SqliteStore(tmp_path / "holdfast.db") as store:
+        store.add_messages(make_rows([user(text), user("Now the exporter.")], scope=SCOPE))
+        assert make_title(store, SCOPE) != "Now the exporter."
+
+
+@pytest.mark.parametrize(
+    "text", [" " * 99_999, "goal\n" * 20_000, "a)\n" * 20_000, "- [ ] " * 20_000, "1. #*<" * 20_000]
+)
+def test_hostile_text_has_a_title_in_time(text: str) -> None:
+    """Endless marks and headings without a line."""
+    assert len(make_title_of(text)) <= MAX_TITLE_CHARS
+    assert isinstance(find_topic(text), str)
 
 
 class TestHostTitle:

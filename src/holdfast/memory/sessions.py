@@ -10,7 +10,9 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from holdfast.host_text import find_summary
 from holdfast.memory.archive import is_acknowledgement, is_noise, unwrap
+from holdfast.memory.summary_topics import find_topic, is_part
 from holdfast.store.base import MessageRow, Record, Scope, Select, Store
 from holdfast.store.figures import TURN
 
@@ -190,26 +192,29 @@ def find_request(
 ) -> Sentence | None:
     """Find the first real sentence of the user in a session; without `has_excluded`, in messages that may be recalled.
 
-    A sentence with words that are `outdated`, by message, is left out.
+    If there is none, a line of a summary says what the session was about. A sentence with words that are `outdated`,
+    by message, is left out.
     """
     rows = first
     if rows is None:
         rows = store.read_messages(Select(scope=scope, limit=_FIRST_READ))
-    request = next(_list_holding(rows, has_excluded=has_excluded, outdated=outdated), None)
-    if request is not None or len(rows) < _FIRST_READ:
-        return request
-    rows = store.read_messages(Select(scope=scope, after=rows[-1].id, limit=_MAX_FIRST_READ - _FIRST_READ))
-    return next(_list_holding(rows, has_excluded=has_excluded, outdated=outdated), None)
+    request = _find_holding(list_requests(rows, has_excluded=has_excluded), outdated)
+    if request is None and len(rows) >= _FIRST_READ:
+        more = store.read_messages(Select(scope=scope, after=rows[-1].id, limit=_MAX_FIRST_READ - _FIRST_READ))
+        request = _find_holding(list_requests(more, has_excluded=has_excluded), outdated)
+        rows = [*rows, *more]
+    if request is None:
+        request = _find_holding(_list_topics(rows, has_excluded=has_excluded), outdated)
+    return request
 
 
-def _list_holding(
-    rows: Iterable[MessageRow], *, has_excluded: bool, outdated: Mapping[int, Sequence[str]]
-) -> Iterator[Sentence]:
-    """List the first real sentence of each message of the user, without those that no longer hold."""
-    for request in list_requests(rows, has_excluded=has_excluded):
-        texts = outdated.get(request.message, ())
-        if not any(text in request.text or request.text.rstrip("…") in text for text in texts):
-            yield request
+def _find_holding(sentences: Iterable[Sentence], outdated: Mapping[int, Sequence[str]]) -> Sentence | None:
+    """Find the first sentence that still holds."""
+    for sentence in sentences:
+        texts = outdated.get(sentence.message, ())
+        if not any(text in sentence.text or sentence.text.rstrip("…") in text for text in texts):
+            return sentence
+    return None
 
 
 def list_requests(rows: Iterable[MessageRow], *, has_excluded: bool = True) -> Iterator[Sentence]:
@@ -223,11 +228,27 @@ def list_requests(rows: Iterable[MessageRow], *, has_excluded: bool = True) -> I
 
 
 def make_title_of(message: str) -> str:
-    """Return the first real sentence of a message, shortened; empty for a command, a greeting or a program's text."""
+    """Return the first real sentence of a message, shortened.
+
+    Empty for a command, a greeting, a program's text, and a pasted part of a text that begins within a sentence.
+    """
     text = unwrap(message)
-    if not text or is_noise(text):
+    if not text or is_noise(text) or is_part(text):
         return ""
     return shorten(text)
+
+
+def _list_topics(rows: Iterable[MessageRow], *, has_excluded: bool = True) -> Iterator[Sentence]:
+    """List what the summaries and pasted parts of texts in the user's place are about."""
+    for row in rows:
+        if row.message.role != "user" or (row.excluded and not has_excluded):
+            continue
+        summary = find_summary(row.message.text)
+        if not summary and is_part(unwrap(row.message.text)):
+            summary = unwrap(row.message.text)
+        topic = find_topic(summary)
+        if topic:
+            yield Sentence(shorten(topic), row.id)
 
 
 def shorten(text: str, *, max_chars: int = MAX_TITLE_CHARS) -> str:
