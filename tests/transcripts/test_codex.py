@@ -50,6 +50,22 @@ def test_token_counts_belong_to_the_reply_before() -> None:
     assert charged[1].text == "Two wheels."
 
 
+def test_a_reply_has_the_model_of_its_turn(tmp_path: Path) -> None:
+    """A turn names its model before its items; one that names none has the model of the turn before it."""
+    said = [{"type": "message", "role": "user", "content": "Build it."}]
+    said.append({"type": "message", "role": "assistant", "content": "Built."})
+    items = [{"type": "response_item", "payload": item} for item in said]
+    turns = [{"type": "turn_context", "payload": {"model": name, "cwd": "/mill"}} for name in ("gpt-5.5", "", "gpt-6")]
+    records = [{"type": "session_meta", "payload": {"id": "s1"}}]
+    for turn in turns:
+        records += [turn, *items]
+    path = tmp_path / FILE.name
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    messages = read(path).messages
+    assert [message.model for message in messages if message.role == "assistant"] == ["gpt-5.5", "gpt-5.5", "gpt-6"]
+    assert {message.model for message in messages if message.role == "user"} == {None}
+
+
 def test_sub_agents_are_flagged(tmp_path: Path) -> None:
     """The rollout of a sub-agent is flagged throughout, and is its own conversation."""
     path = tmp_path / FILE.name

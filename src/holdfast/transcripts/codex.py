@@ -11,7 +11,7 @@ from typing import Final
 from holdfast.messages import Message
 from holdfast.providers import FORMATS
 from holdfast.providers.wire import find, read_usage
-from holdfast.transcripts.entry import Entry, Item, Json, make_entry, mapping
+from holdfast.transcripts.entry import Entry, Item, Json, make_entry, mapping, text
 from holdfast.transcripts.lines import Head
 from holdfast.transcripts.reader import Reader, amend_last, delay_items, facts, read_entries
 
@@ -38,15 +38,22 @@ def _claims(path: Path, head: Head) -> bool:
 
 
 def _stream(path: Path) -> Iterator[Item]:
-    """Yield every record of a rollout. A sub-agent has its own file, whose entries are all sidechain."""
+    """Yield every record of a rollout. A sub-agent has its own file, whose entries are all sidechain.
+
+    A turn names its model before its items.
+    """
     sidechain = False
+    model: str | None = None
     for item in delay_items(read_entries(path, _read_messages, _frame), _set_usage):
         if not isinstance(item, Entry):
             yield item
             continue
         if item.type == "session_meta":
             sidechain = sidechain or "subagent" in mapping(find(item.data, "payload.source"))
-        yield replace(item, sidechain=sidechain)
+        if item.type == "turn_context":
+            model = text(item.data, "payload.model") or model
+        messages = tuple(replace(each, model=model) if each.role == "assistant" else each for each in item.messages)
+        yield replace(item, sidechain=sidechain, messages=messages)
 
 
 def _frame(data: Json, line: int) -> Entry:
