@@ -400,6 +400,23 @@ class TestSessions:
         (one,) = [one for one in found["sessions"] if one["title"] == "Carrier webhook signatures"]
         assert one["agent"] == "pi"
 
+    def test_a_file_whose_agent_gave_it_no_title_has_that_of_the_import(self, tmp_path: Path) -> None:
+        """The first sentence of the user; a file that cannot be read any further keeps its line without one."""
+        rollout = tmp_path / ".codex" / "sessions" / "2026" / "rollout-2026-03-01T10-00-00-s1.jsonl"
+        rollout.parent.mkdir(parents=True)
+        said = ["<environment_context>\n<cwd>/mill</cwd>\n</environment_context>", "Count the wheels. Then stop."]
+        items = [{"type": "message", "role": "user", "content": text} for text in said]
+        records = [{"type": "session_meta", "payload": {"id": "s1", "cwd": "/mill"}}]
+        records += [{"type": "response_item", "payload": item} for item in items]
+        rollout.write_text("".join(json.dumps(record) + "\n" for record in records))
+        beside = rollout.with_name("rollout-2026-03-01T11-00-00-s2.jsonl")
+        beside.write_text(json.dumps(records[0]).replace("s1", "s2") + "\n" + "not JSON\n")
+        found = data("sessions", "--discover", home=tmp_path)["sessions"]
+        assert {one["session"]: one["title"] for one in found} == {"s1": "Count the wheels.", "s2": None}
+        assert "Count the wheels." in run("sessions", "--discover", home=tmp_path).stdout
+        run("import", "--discover", "--no-vectors", home=tmp_path)
+        assert [one["title"] for one in data("sessions", home=tmp_path)["sessions"]] == ["Count the wheels."]
+
     def test_the_title_of_the_host_is_kept_by_an_import(self, tmp_path: Path) -> None:
         """It names the session in lists, searches and recalls."""
         run("import", EXAMPLE, home=tmp_path)

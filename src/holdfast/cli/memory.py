@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import filterfalse
+from itertools import chain, filterfalse, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -40,8 +40,8 @@ from holdfast.cli.output import (
     print_result,
     terminal_width,
 )
-from holdfast.errors import HoldfastError, InputError
-from holdfast.memory.sessions import SessionInfo, list_sessions, make_title
+from holdfast.errors import HoldfastError, InputError, MissingExtraError, TranscriptError
+from holdfast.memory.sessions import SessionInfo, find_title, list_sessions, make_title
 from holdfast.moments import minute
 from holdfast.store.base import MIN_ID_CHARS, FactRow, FactType, MessageRow, Scope, Select
 from holdfast.text import percent, plural, printable, term_spans, terms
@@ -59,6 +59,10 @@ _MAX_PRINTED: Final = 8
 _FORGET_COLUMNS: Final = 100
 """How much of each row `forget` shows before it asks."""
 _DEFAULT_AGENT: Final = "main"
+_MAX_TITLES: Final = 200
+"""Files that are read for a title, the newest: 5 to 10 ms each with `holdfast sessions --discover`."""
+_MAX_HEAD_RECORDS: Final = 200
+"""The maximum records of a file that are read for its title."""
 _FACT_INDENT: Final = 28
 """The columns of the id and the time of a fact: further lines of its text begin there."""
 _MIN_PLACE_COLUMNS: Final = 6
@@ -747,6 +751,9 @@ def _print_sessions(rows: Sequence[SessionInfo]) -> None:
 def _list_files(folders: tuple[Path, ...], *, limit: int | None, as_json: bool) -> None:
     problems: list[str] = []
     refs = sorted(_find(folders, problems), key=lambda ref: -ref.modified)[:limit]
+    untitled = [place for place, ref in enumerate(refs) if not ref.title]
+    for place in untitled[:_MAX_TITLES]:
+        refs[place] = replace(refs[place], title=_read_title(refs[place]))
     if as_json:
         found = [asdict(ref) | {"agent": ref.format, "project": ref.cwd or ""} for ref in refs]
         for row in found:
@@ -768,6 +775,18 @@ def _find(folders: tuple[Path, ...], problems: list[str]) -> Iterator[SessionRef
 
     for folder in folders or (place.folder for place in transcripts.default_places(os.environ, Path.home())):
         yield from transcripts.sessions(folder, on_problem=lambda problem: problems.append(problem.what))
+
+
+def _read_title(ref: SessionRef) -> str | None:
+    """Return the title that an import would give to a session without one, as far as its first records show it."""
+    from holdfast import transcripts  # noqa: PLC0415 - as above
+
+    try:
+        items = islice(transcripts.stream(ref.path, format=ref.format), _MAX_HEAD_RECORDS)
+        messages = chain.from_iterable(item.messages for item in items if isinstance(item, transcripts.Entry))
+        return find_title(messages) or None
+    except (TranscriptError, MissingExtraError):
+        return None
 
 
 def _print_files(refs: list[SessionRef]) -> None:

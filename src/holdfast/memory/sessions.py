@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
 
 from holdfast.host_text import find_summary
 from holdfast.memory.archive import is_acknowledgement, is_noise, unwrap
 from holdfast.memory.summary_topics import find_topic, is_part
+from holdfast.messages import Message
 from holdfast.store.base import MessageRow, Record, Scope, Select, Store
 from holdfast.store.figures import TURN
 
@@ -243,12 +245,33 @@ def _list_topics(rows: Iterable[MessageRow], *, has_excluded: bool = True) -> It
     for row in rows:
         if row.message.role != "user" or (row.excluded and not has_excluded):
             continue
-        summary = find_summary(row.message.text)
-        if not summary and is_part(unwrap(row.message.text)):
-            summary = unwrap(row.message.text)
-        topic = find_topic(summary)
+        topic = _make_topic_of(row.message.text)
         if topic:
-            yield Sentence(shorten(topic), row.id)
+            yield Sentence(topic, row.id)
+
+
+def _make_topic_of(message: str) -> str:
+    """Return what a message is about that is a summary or a pasted part of a text, shortened; empty for any other."""
+    summary = find_summary(message)
+    if summary:
+        return shorten(find_topic(summary))
+    text = unwrap(message)
+    if is_part(text):
+        return shorten(find_topic(text))
+    return ""
+
+
+def find_title(messages: Iterable[Message]) -> str:
+    """Return the title that the first messages of a session give to it, once it is stored; empty if they give none."""
+    topic = ""
+    for message in islice(messages, _MAX_FIRST_READ):
+        if message.role != "user":
+            continue
+        title = make_title_of(message.text)
+        if title:
+            return title
+        topic = topic or _make_topic_of(message.text)
+    return topic
 
 
 def shorten(text: str, *, max_chars: int = MAX_TITLE_CHARS) -> str:
