@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import date, timedelta
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -49,6 +50,12 @@ def costly(running: Running) -> Running:
 def say(role: Any, text: str, *, model: str | None = None) -> Message:
     """Make a message, with usage if it names a model."""
     return Message(role=role, parts=(Text(text=text),), model=model, usage=USAGE if model else None)
+
+
+def say_before(days: int, text: str) -> Message:
+    """Make a reply of some days ago, with usage."""
+    then = datetime.now(UTC) - timedelta(days=days)
+    return replace(say("assistant", text, model=MODEL), timestamp=int(then.timestamp() * 1000))
 
 
 @pytest.fixture
@@ -128,6 +135,28 @@ def test_a_session_whose_host_nobody_named_has_an_unknown_one(costly: Running) -
 def test_every_period_has_its_page(costly: Running, days: str) -> None:
     """One that is not offered is the usual one."""
     assert "Last 7 days" in get(costly, f"trends?days={days}")
+
+
+@pytest.mark.parametrize(("age", "days", "empty"), [(2, 30, 0), (60, 90, 30), (200, 365, 90)])
+def test_it_opens_on_the_usual_period_or_the_shortest_longer_one_with_figures(
+    running_alone: Running, age: int, days: int, empty: int
+) -> None:
+    """What it left out is said, unless somebody chose the period."""
+    running_alone.engine.session("old").append([say_before(age, "Two metres.")])
+    text = get(running_alone, "trends")
+    assert f'data-name="{days} days" aria-current="page"' in text
+    assert re.findall(r"Nothing in the last (\d+) days", text) == ([str(empty)] if empty else [])
+    assert "Nothing in the last" not in get(running_alone, "trends?days=30")
+    assert MODEL in text.split("<h2>Models")[1]
+
+
+def test_figures_that_are_older_than_every_period_are_named(running_alone: Running) -> None:
+    """They are in the last row of the totals only."""
+    running_alone.engine.session("old").append([say_before(500, "Two metres.")])
+    text = get(running_alone, "trends")
+    assert 'data-name="30 days" aria-current="page"' in text
+    assert "Nothing in the last 365 days" in text
+    assert "400k" in text.split("Since the beginning")[1].split("</tr>")[0]
 
 
 def test_a_period_that_is_no_number_is_an_error_in_words(costly: Running) -> None:

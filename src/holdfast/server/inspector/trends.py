@@ -15,7 +15,7 @@ from markupsafe import Markup
 from holdfast import figures
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError
-from holdfast.figures import Totals, TurnCost, dollars
+from holdfast.figures import Period, Totals, TurnCost, dollars
 from holdfast.memory.sessions import make_title, name_hosts, read_title
 from holdfast.moments import local
 from holdfast.providers.models import PRICES_DATE, find_price
@@ -168,16 +168,13 @@ class Figures:
         store = self._engine._memory.store
         tenants = self._sessions.tenants()
         is_complete = self.update()
-        days = int(params.get("days") or DEFAULT_DAYS)
-        if days not in PERIODS:
-            days = DEFAULT_DAYS
-        first = today - timedelta(days=max(days, DEFAULT_DAYS) - 1)
-        period = figures.read_period(store, tenants, first=first, last=today, prices=self.prices)
+        chosen = int(params.get("days") or 0)
+        days, period = self._read_period(chosen, tenants, today=today)
         by_day = period.by_day()
-        since = today - timedelta(days=days - 1)
+        since = _first_day(days, today)
         sessions = period.by_session(since=since)
         models = period.by_model(since=since)
-        earlier = figures.sum_before(store, tenants, day=first, prices=self.prices)
+        earlier = figures.sum_before(store, tenants, day=period.first, prices=self.prices)
         everything = figures.add_all([earlier, *by_day.values()])
         bars = make_bars(list(by_day.items())[-days:])
         rows = [
@@ -206,7 +203,30 @@ class Figures:
             "has_costs": has_costs,
             "prices_date": PRICES_DATE,
             "is_empty": everything == Totals(),
+            "nothing_in": 0 if chosen in PERIODS else _find_empty(days, period),
         }
+
+    def _read_period(self, chosen: int, tenants: Sequence[str], *, today: date) -> tuple[int, Period]:
+        """Read the chosen period; by default the usual one, or if it has no figures the shortest longer one with some.
+
+        Returns its days with it. A short one is read with the days of the usual one.
+        """
+
+        def read(days: int) -> Period:
+            first = _first_day(max(days, DEFAULT_DAYS), today)
+            return figures.read_period(self._engine._memory.store, tenants, first=first, last=today, prices=self.prices)
+
+        if chosen in PERIODS:
+            return chosen, read(chosen)
+        usual = read(DEFAULT_DAYS)
+        if not _is_empty(usual):
+            return DEFAULT_DAYS, usual
+        for days in PERIODS:
+            if days > DEFAULT_DAYS:
+                longer = read(days)
+                if not _is_empty(longer):
+                    return days, longer
+        return DEFAULT_DAYS, usual
 
     def _title(self, scope: Scope) -> str:
         store = self._engine._memory.store
@@ -215,6 +235,22 @@ class Figures:
     def has_price(self, model: str) -> bool:
         """Return whether a model has a price."""
         return find_price(model, prices=self.prices) is not None
+
+
+def _first_day(days: int, today: date) -> date:
+    return today - timedelta(days=days - 1)
+
+
+def _is_empty(period: Period) -> bool:
+    return not period.usage and not period.turns
+
+
+def _find_empty(days: int, period: Period) -> int:
+    """Return how many of the last days have no figures, if a longer period is shown or none has any; else 0."""
+    if _is_empty(period):
+        return PERIODS[-1]
+    shorter = [each for each in PERIODS if DEFAULT_DAYS <= each < days]
+    return max(shorter, default=0)
 
 
 def _sum_last(by_day: dict[date, Totals], days: int) -> Totals:
