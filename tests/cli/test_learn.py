@@ -52,6 +52,26 @@ def facts(call: Run, *arguments: str) -> list[str]:
     return [fact["content"] for fact in data(call("facts", "--json", *arguments))]
 
 
+def test_an_import_and_the_figures_say_that_nothing_was_read_for_facts(call: Run, tmp_path: Path) -> None:
+    """Until it is; a session that is queued, or without extraction, is not among those."""
+    unread = "2 archived sessions were not read for facts: `holdfast learn` reads them"
+    assert unread in call("import", tmp_path / "english.json", "--session", "english").output
+    assert unread in call("stats").output
+    assert data(call("stats", "--json"))["learning"]["unread"] == 2
+    assert data(call("import", tmp_path / "english.json", "--session", "english", "--json"))["unread"] == 2
+    call("learn", "--session", "english")
+    assert "1 archived session was not read for facts: `holdfast learn` reads it" in call("stats").output
+    call("learn")
+    assert "not read" not in call("stats").output
+    assert "not read" not in call("import", tmp_path / "english.json", "--session", "english").output
+
+
+def test_nothing_is_said_about_facts_if_none_are_to_be_extracted(call: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`holdfast learn` would refuse, too."""
+    monkeypatch.setenv("HOLDFAST_KNOWLEDGE__EXTRACTION", "false")
+    assert "not read" not in call("stats").output
+
+
 def test_what_was_imported_has_no_facts_until_it_is_learned_from(call: Run) -> None:
     """By rule, in every session of the agent; doing it again reads nothing."""
     assert facts(call) == []

@@ -29,6 +29,9 @@ from support.embed_models import save_tokenizer
 from support.onnx_models import save_model
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "webhook.jsonl"
+IMPORTED = """18 messages of 1 session, 18 of them new.
+1 archived session was not read for facts: `holdfast learn` reads it.
+"""
 Run = Callable[..., Any]
 
 
@@ -426,7 +429,7 @@ class TestUpkeep:
     def test_imports_print_what_they_did(self, call: Callable[..., Result], tmp_path: Path) -> None:
         """Messages and sessions are counted, what cannot be read is told, and nothing to import is a wrong call."""
         (tmp_path / "half.jsonl").write_text('{"type":"session","version":3,"id":"x","timestamp":"?"}\n{"ty', "utf-8")
-        assert call("import", EXAMPLE).stdout == "18 messages of 1 session, 18 of them new.\n"
+        assert call("import", EXAMPLE).stdout == IMPORTED
         assert call("import").exit_code == 2
 
     def test_doctor_looks_at_folders_and_mends_files(
@@ -454,7 +457,7 @@ class TestNothingInSilence:
         for name in ("notes.txt", "picture.png", "空.jsonl", "other.json"):
             (folder / name).write_text('{"a": 1}\n' if name != "空.jsonl" else "", "utf-8")
         output = call("import", folder)
-        assert output.stdout == "18 messages of 1 session, 18 of them new.\n"
+        assert output.stdout == IMPORTED
         assert "4 files without a session of a known agent:" in output.stderr
         assert {Path(path).name for path in data("import", folder)["skipped"]} == {
             *("notes.txt", "picture.png", "空.jsonl", "other.json")

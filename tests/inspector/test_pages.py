@@ -12,11 +12,13 @@ import httpx2 as httpx
 import pytest
 
 from holdfast import Engine
+from holdfast.memory.learning_queue import RULES, make_read_record
+from holdfast.messages import Message, Text
 from holdfast.server.inspector.markup import breakable
 from holdfast.server.inspector.past import MAX_NEWEST
 from holdfast.server.inspector.web import PREPARING, Inspector, _try_to_load
 from holdfast.settings import Embedding, Settings
-from holdfast.store.base import Select
+from holdfast.store.base import Scope, Select
 from holdfast.timeline import WINDOW
 from inspector.conftest import Running, serve
 from support import patient
@@ -230,6 +232,25 @@ class TestPages:
         text = client.get("/checks").text
         assert '<td><span class="meta">not set</span></td>' in text
         assert "pruning.<wbr>protected_<wbr>tools_<wbr>of_<wbr>every_<wbr>host" in text
+
+    def test_sessions_that_were_only_imported_are_named_until_they_are_read(self, running_alone: Running) -> None:
+        """Health does not say that nothing waits, nor does an empty page of facts say that all was read."""
+        client = httpx.Client(base_url=running_alone.key_url)
+        memory = running_alone.engine._memory
+        said = Message(role="user", parts=(Text(text="Decision: use PostgreSQL 16 for billing. 账单用 PostgreSQL。"),))
+        for name in ("harbour", "港口"):
+            memory.ingest([said], scope=Scope(session=name, project="/pier"))
+        unread = "2 archived sessions were not read for facts: <code>holdfast learn</code> reads them"
+        assert f"<li>{unread}</li>" in client.get("/health").text
+        assert unread in client.get("/memory").text
+        assert unread not in client.get("/memory?q=harbour").text
+        for name in ("harbour", "港口"):
+            scope = Scope(session=name, project="/pier")
+            (row,) = memory.store.read_messages(Select(scope=scope))
+            memory.store.add_records([make_read_record(scope, RULES, model="", start=0, last=row.id, time=1)])
+        assert "no session waits to be read for facts" in client.get("/health").text
+        assert "not read for facts" not in client.get("/memory").text
+        client.close()
 
     def test_health_lists_only_what_waits(self, client: httpx.Client) -> None:
         """And the steps of requests in the order of the page of a turn, without those that never took time."""

@@ -15,6 +15,7 @@ from holdfast.cli.opening import no_transcript, open_memory, scope_of
 from holdfast.cli.output import echo, emit_json
 from holdfast.errors import InputError, MissingExtraError
 from holdfast.memory import transfer
+from holdfast.memory.learning_state import LearningState
 from holdfast.memory.memory import Memory
 from holdfast.store.base import Scope
 from holdfast.store.opening import is_folder
@@ -54,6 +55,7 @@ class _Result:
         new_facts: Facts of exports that were not known before.
         rows: Messages and versions of facts in exports, as files and as folders.
         exports: How many these are.
+        unread: Sessions in memory that were not read for facts.
     """
 
     sessions: int = 0
@@ -65,6 +67,7 @@ class _Result:
     rows: int = 0
     exports: int = 0
     problems: list[str] = field(default_factory=list)
+    unread: int = 0
     warnings: tuple[str, ...] = ()
     empty: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -87,6 +90,8 @@ class _Result:
             echo(f"{said}, {self.new:,} of them new.")
         if self.stripped:
             echo(f"Recalled text was removed from {plural(self.stripped, 'message')}.")
+        if self.unread and self.sessions:  # an export has the facts of its sessions
+            echo(f"{LearningState(unread=self.unread).describe_unread()}.")
 
     def find_changed(self, paths: Iterable[Path], *, format: str | None) -> Iterator[transcripts.SessionRef]:
         """Find the sessions that were not seen yet, or not in their present size."""
@@ -168,6 +173,7 @@ def import_paths(
     result = _Result()
     with open_memory(home, create=True) as memory:
         _import_all(memory, request, result)
+        result.unread = memory.stats().learning.unread
         if not as_json:
             result.print()
         if watch:

@@ -678,6 +678,8 @@ def stats(*, home: Path | None, as_json: bool) -> None:
             f" {plural(learning.calls_this_hour, 'call')} this hour,"
             f" {plural(learning.tokens_today, 'token')} in 24 hours"
         )
+    if learning.unread:
+        echo(learning.describe_unread())
     for problem in learning.problems:
         echo(problem)
     for warning in counts.warnings:

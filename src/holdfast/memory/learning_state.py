@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from holdfast.memory.learning_queue import EXTRACT, HOSTS, OPEN, OWN, find_read, is_by_rule, is_due, reader_of
+from holdfast.memory.learning_queue import (
+    EXTRACT,
+    HOSTS,
+    LEARNED,
+    OPEN,
+    OWN,
+    READ,
+    find_read,
+    is_by_rule,
+    is_due,
+    reader_of,
+)
 from holdfast.memory.spending import Pause, list_pauses, load_spending
 from holdfast.settings import Settings
 from holdfast.store.base import Job, Scope, Select, Store
@@ -27,6 +38,7 @@ class LearningState:
     Attributes:
         waiting: Sessions with messages that wait to be read.
         in_use: Sessions that are read when they end or are idle.
+        unread: Other sessions of which nothing was read, such as imported ones: `holdfast learn` reads them.
         calls: Calls of models that extracted facts, of all time.
         tokens: Their tokens.
         calls_this_hour: The calls of this hour that count towards `knowledge.max_calls_per_hour`.
@@ -36,11 +48,19 @@ class LearningState:
 
     waiting: int = 0
     in_use: int = 0
+    unread: int = 0
     calls: int = 0
     tokens: int = 0
     calls_this_hour: int = 0
     tokens_today: int = 0
     problems: tuple[str, ...] = ()
+
+    def describe_unread(self) -> str:
+        """Say that sessions were not read for facts, and what reads them; empty if there are none."""
+        if not self.unread:
+            return ""
+        verb, them = ("was", "it") if self.unread == 1 else ("were", "them")
+        return f"{plural(self.unread, 'archived session')} {verb} not read for facts: `holdfast learn` reads {them}"
 
 
 def read_state(store: Store, settings: Settings, *, now: int, readers: Collection[str] = ()) -> LearningState:
@@ -79,12 +99,26 @@ def read_state(store: Store, settings: Settings, *, now: int, readers: Collectio
     return LearningState(
         waiting=len(everything),
         in_use=len(in_use - everything),
+        unread=_count_unread(store, settings, queued=everything | in_use),
         calls=sum(spending.calls for spending in spent.values()),
         tokens=sum(spending.tokens for spending in spent.values()),
         calls_this_hour=sum(spending.calls_of_hour(now) for spending in spent.values()),
         tokens_today=sum(spending.tokens_of_day(now) for spending in spent.values()),
         problems=tuple(dict.fromkeys(problems)),
     )
+
+
+def _count_unread(store: Store, settings: Settings, *, queued: Collection[Scope]) -> int:
+    """Count the sessions that are not queued and of which nothing was read; none if no facts are to be extracted."""
+    if not settings.knowledge.extraction:
+        return 0
+    sessions = store.sessions()
+    known = set(queued)
+    for tenant in {scope.tenant for scope in sessions}:
+        select = Select(scope=Scope(tenant=tenant), across=("project", "agent", "session"))
+        for kind in (READ, LEARNED):
+            known.update(record.scope for record in store.read_records(select, kind=kind))
+    return len(sessions.keys() - known)
 
 
 def _has_unread(store: Store, mark: Job) -> bool:

@@ -590,6 +590,7 @@ class Inspector:
             start=start,
             owners=self._list_owners(),
             states=facts.STATES,
+            unread="" if known.facts else self._engine.stats().learning.describe_unread(),
         )
 
     def conflicts(self, params: data.Params) -> str:
