@@ -50,7 +50,8 @@ class SessionInfo:
         tenant: The tenant that it belongs to.
         project: The project that it belongs to.
         agent: The agent that it belongs to.
-        title: The title that its host gave to it, else the first real sentence of the user; empty if there is none.
+        title: The title that its host gave to it, else the first real sentence of the user, else a line of a summary;
+            empty if there is none.
         host: The program that it is from, such as `Claude Code`; empty if it is not known.
         first_time: The time of its first message, in Unix milliseconds, if known.
         last_time: The time of its last message, in Unix milliseconds, if known.
