@@ -27,6 +27,7 @@ LATER: Final = "{first} (later: {later})"
 """The form that a digest uses too."""
 MAX_LATER_CHARS: Final = 200
 """The maximum characters of a later statement."""
+# The two bounds are for large memories. They were chosen by hand: usually the deadline ends the reading first.
 _MAX_SESSIONS: Final = 100
 """How many sessions are read in addition to those that are listed, the newest ones."""
 _MAX_MESSAGES: Final = 600
@@ -121,39 +122,42 @@ def add_later(
     done: list[SessionLine] = []
     for line in lines:
         messages = set(line.messages)
-
-        def complete(text: str, line: SessionLine = line, messages: set[int] = messages) -> str:
-            if not text or deadline.is_over:
-                return text
-            said = index.find_last(text)
-            sources: Collection[int] = line.messages
-            time = line.time
-            stated: UserStatement | None = None
-            if said is not None:
-                sources = [said.message]
-                time = said.time
-                stated = index.find_later(said)
-            fact = later_facts.find(text, messages=sources, scope=line.scope, time=time)
-            if fact is not None and (stated is None or fact.time > stated.time):
-                later = fact.content
-            elif stated is not None:
-                later = stated.text
-                messages.add(stated.message)
+        texts: list[str] = []
+        for text in (line.title, line.outcome, *line.keys):
+            later: UserStatement | FactRow | None = None
+            if text and not deadline.is_over:
+                later = _find_later(text, line, index, later_facts)
+            if later is None:
+                texts.append(text)
+                continue
+            if isinstance(later, UserStatement):
+                messages.add(later.message)
+                words = later.text
             else:
-                return text
-            shown = shorten(later, max_chars=MAX_LATER_CHARS)
+                words = later.content
+            shown = shorten(words, max_chars=MAX_LATER_CHARS)
             moved.add(shown)
-            return LATER.format(first=text, later=shown)
-
-        title = complete(line.title)
-        outcome = complete(line.outcome)
-        keys = tuple(complete(key) for key in line.keys)
-        done.append(replace(line, title=title, outcome=outcome, keys=keys, messages=tuple(sorted(messages))))
+            texts.append(LATER.format(first=text, later=shown))
+        title, outcome, *keys = texts
+        done.append(replace(line, title=title, outcome=outcome, keys=tuple(keys), messages=tuple(sorted(messages))))
+    # A later statement may have been listed before the line that it now completes, so this is a second pass.
     listed: list[SessionLine] = []
     for line in done:
-        keys = tuple(key for key in line.keys if key not in moved)
-        listed.append(replace(line, keys=keys))
+        left = tuple(key for key in line.keys if key not in moved)
+        listed.append(replace(line, keys=left))
     return listed
+
+
+def _find_later(text: str, line: SessionLine, index: _Index, later_facts: LaterFacts) -> UserStatement | FactRow | None:
+    """Find what replaces a sentence of a line: a statement or a fact, the newer of the two; None if it still holds."""
+    said = index.find_last(text)
+    if said is None:  # the assistant wrote it, so only a fact can replace it
+        return later_facts.find(text, messages=line.messages, scope=line.scope, time=line.time)
+    stated = index.find_later(said)
+    fact = later_facts.find(text, messages=[said.message], scope=line.scope, time=said.time)
+    if fact is not None and (stated is None or fact.time > stated.time):
+        return fact
+    return stated
 
 
 class _Index:
@@ -168,15 +172,30 @@ class _Index:
             for term in stated.statement.terms:
                 self._places.setdefault(term, []).append(place)
         self._texts = sorted(self._last)
+        self._lengths = sorted(set(map(len, self._last)))
         rarity = {term: math.log(1 + len(statements) / len(places)) for term, places in self._places.items()}
         self._rarity = Rarity.of(rarity)
 
     def find_last(self, text: str) -> UserStatement | None:
-        """Return the statement in which a sentence was said last; None if nobody has said it."""
-        place = self._find_place(text.rstrip("…"))  # a repeated statement holds again
-        if place is None:
+        """Return the statement in which a sentence was said last; None if nobody has said it.
+
+        The last one counts, because a statement that is repeated holds again. The sentence of a line may have been cut,
+        or be two sentences: then one of it and the statement begins with the other.
+        """
+        start = text.rstrip("…")
+        places: list[int] = []
+        for length in self._lengths:  # statements with which it begins
+            if length > len(start):
+                break
+            if start[:length] in self._last:
+                places.append(self._last[start[:length]])
+        for stated in self._texts[bisect_left(self._texts, start) :]:  # statements that begin with it
+            if not start or not stated.startswith(start):
+                break
+            places.append(self._last[stated])
+        if not places:
             return None
-        return self._statements[place]
+        return self._statements[max(places)]
 
     def find_later(self, said: UserStatement) -> UserStatement | None:
         """Return the newest statement that replaces another one; None if it still holds."""
@@ -186,18 +205,6 @@ class _Index:
             if not stated.statement.is_request and earlier.is_superseded(Later.read(stated.text)):
                 return stated
         return None
-
-    def _find_place(self, start: str) -> int | None:
-        """Return the place where a sentence was said last. It may be cut, or be two sentences."""
-        places: list[int] = []
-        for stop in range(1, len(start) + 1):
-            if start[:stop] in self._last:
-                places.append(self._last[start[:stop]])
-        for text in self._texts[bisect_left(self._texts, start) :]:
-            if not start or not text.startswith(start):
-                break
-            places.append(self._last[text])
-        return max(places, default=None)
 
     def _find_near(self, earlier: Earlier, *, after: int) -> list[int]:
         """List the places of later statements that have enough words of an earlier one, the newest first."""
