@@ -35,7 +35,7 @@ _MAX_CHARS_READ: Final = 150_000
 _MIN_SENTENCE: Final = 12
 """The minimum letters of a sentence that states an outcome; see `weigh_letters`."""
 _MIN_CONTENT: Final = 4
-"""The minimum letters that say what a result is."""
+"""The minimum letters that say what a result is: "It is fixed now." has none, "The importer is fixed." has eight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +84,9 @@ def describe_period(
     *,
     since: int,
     until: int,
-    shown: Collection[int] = (),
+    shown: Collection[int],
     max_keys: int,
-    rank: Rank | None = None,
+    rank: Rank,
 ) -> SessionLine | None:
     """Make the line of what a session contains in a period, with more sentences of it; None if it contains nothing.
 
@@ -97,29 +97,28 @@ def describe_period(
         until: The end of the period, which is not part of it.
         shown: Messages that the window shows; nothing is quoted from them.
         max_keys: The maximum sentences in addition to title and outcome.
-        rank: Scores sentences; those with the highest scores are taken. By default as `weigh` does.
+        rank: Scores sentences, such as `weigh`; those with the highest scores are taken.
     """
-    rows: list[MessageRow] = []
-    for row in _readable(_read_period(store, span, since=since, until=until)):
-        if row.id not in shown:
-            rows.append(row)
+    read = _readable(_read_period(store, span, since=since, until=until))
+    rows = [row for row in read if row.id not in shown]
     if not rows:
         return None
     title = find_request(store, span.scope, has_excluded=False)
-    if title is not None and title.message in shown:
+    if title is not None and (title.message in shown or not _is_in_period(store, title, span, since, until)):
         title = None
-    if title is not None:
-        first = store.read_messages(Select(scope=span.scope, ids=(title.message,)))
-        # A session may have continued for days after its first request.
-        if not any(since <= (row.message.timestamp or 0) < until for row in first):
-            title = None
     time = max(row.message.timestamp or 0 for row in rows)
     line = _make_line(span, title, rows, time=time, max_chars=MAX_KEY_CHARS)
     if line is None:
         return None
-    keys, is_scored = _choose_keys(rows, known=(line.title, line.outcome), limit=max_keys, rank=rank or weigh)
+    keys, is_scored = _choose_keys(rows, known=(line.title, line.outcome), limit=max_keys, rank=rank)
     messages = {*line.messages, *(key.message for key in keys)}
     return replace(line, keys=tuple(key.text for key in keys), is_scored=is_scored, messages=tuple(sorted(messages)))
+
+
+def _is_in_period(store: Store, title: Sentence, span: SessionSpan, since: int, until: int) -> bool:
+    """Return whether the first request of a session is from a period. The session may have continued for days."""
+    rows = store.read_messages(Select(scope=span.scope, ids=(title.message,)))
+    return any(since <= (row.message.timestamp or 0) < until for row in rows)
 
 
 def _make_line(

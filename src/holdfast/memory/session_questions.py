@@ -7,10 +7,10 @@ each session that matches, and its most important sentences.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -82,33 +82,35 @@ def read_question(text: str, *, now: int | None) -> SessionQuestion | None:
     message = unwrap(text).strip()
     if len(message) > _MAX_QUESTION_CHARS:
         return None
-    for sentence in _SENTENCE_END.split(message):
+    for sentence in _SENTENCE_END.split(message):  # "Good morning! What did we do yesterday?"
         question = _read_sentence(sentence.strip(), now=now)
         if question is not None:
             return question
     return None
 
 
-def _read_sentence(question: str, *, now: int | None) -> SessionQuestion | None:
-    if not question:
+def _read_sentence(sentence: str, *, now: int | None) -> SessionQuestion | None:
+    """Read a question about the sessions of a period, those about a subject at any time, or the last session."""
+    if not sentence:
         return None
-    is_about_decisions = _has("decisions", question)
-    if not (asks_something(question) or _has("request", question)):  # "That last session went well."
+    if not (asks_something(sentence) or _has("request", sentence)):  # "That last session went well."
         return None
-    subject = _find_subject(question)
-    is_about_activity = _has("activity", question)
-    if now is not None and (is_about_activity or is_about_decisions or subject or _has("session", question)):
-        periods = find_periods(question, now=now)
-        rest = subject or _find_rest(question)
-        # "What did we decide about Redis?" is better answered by passages.
-        asks_for_all = _has("all_time", question) or (not rest and _has("all_decisions", question))
-        if not periods and is_about_decisions and asks_for_all:
-            periods = [_ALL_TIME]
+    is_about_decisions = _has("decisions", sentence)
+    is_about_activity = _has("activity", sentence)
+    subject = _find_subject(sentence)
+    if now is not None and (is_about_activity or is_about_decisions or subject or _has("session", sentence)):
+        periods = find_periods(sentence, now=now)
+        rest = subject or _find_rest(sentence)
+        if not periods and is_about_decisions:
+            # "What did we decide about Redis?" is better answered by passages.
+            asks_for_all = _has("all_time", sentence) or (not rest and _has("all_decisions", sentence))
+            if asks_for_all:
+                periods = [_ALL_TIME]
         if periods and len(rest.split()) <= _MAX_SUBJECT_WORDS:
             return SessionQuestion(periods=tuple(periods), subject=rest, is_about_decisions=is_about_decisions)
     if subject:
         return SessionQuestion(subject=subject)
-    if _has("last", question) and (is_about_activity or _has("whole", question)):
+    if _has("last", sentence) and (is_about_activity or _has("whole", sentence)):
         return LAST_SESSION
     return None
 
@@ -133,22 +135,35 @@ def add_sessions(store: Store, query: RecallQuery, deadlines: Deadlines) -> Reca
     return replace(query, sessions=tuple(lines), is_listing=not question.subject)
 
 
+class _Part(NamedTuple):
+    """What a session contains in a period."""
+
+    span: SessionSpan
+    since: int
+    until: int
+
+    @property
+    def end(self) -> int:
+        """The time of its last message, as far as that is known without reading it."""
+        return min(self.span.last_time, self.until)
+
+
 def _add_periods(store: Store, query: RecallQuery, question: SessionQuestion, deadlines: Deadlines) -> RecallQuery:
     """Return a query with the sessions of some periods, or with a line that says that there are none."""
-    parts: list[tuple[SessionSpan, Range]] = []
-    for period in question.periods:
-        since, until = period
+    parts: list[_Part] = []
+    for since, until in question.periods:
         spans = store.read_sessions(query.scope, across=query.across, since=since, until=until, limit=_MAX_COUNTED)
-        parts += [(span, period) for span in spans]
-    parts.sort(key=lambda part: -min(part[0].last_time, part[1][1]))
+        parts += [_Part(span, since, until) for span in spans]
+    parts.sort(key=lambda part: -part.end)
     if question.is_about_decisions:
-        lines, unread = _describe_decisions(store, query, question, parts, deadline=deadlines.few)
-        lines = _add_later(store, query, question, lines, deadline=deadlines.end)
+        listed = _list_decisions(store, query, question, parts, deadline=deadlines.few)
+        lines = _add_later(store, query, question, listed.lines, deadline=deadlines.end)
     else:
-        lines, unread = _describe_periods(store, query, question, parts, deadline=deadlines.few)
+        listed = _list_parts(store, query, question, parts, deadline=deadlines.few)
+        lines = list(listed.lines)
     lines.sort(key=lambda line: line.time)
     if lines:
-        more = unread
+        more = listed.unlisted
         if question.subject:  # it is not known how many of the others are about it
             more = 0
         return replace(
@@ -158,8 +173,8 @@ def _add_periods(store: Store, query: RecallQuery, question: SessionQuestion, de
             asks_for_decisions=question.is_about_decisions,
             is_listing=not question.subject,
         )
-    others = [span for span, _ in parts if span.scope != query.scope]
-    if not query.across or (question.subject and others):  # passages may say something about it
+    has_others = any(part.span.scope != query.scope for part in parts)
+    if not query.across or (question.subject and has_others):  # passages may say something about it
         return query
     if question.periods == (_ALL_TIME,):
         return query
@@ -259,70 +274,68 @@ def _frame() -> frozenset[str]:
 # --- finding sessions ------------------------------------------------------------------------
 
 
-def _describe_periods(
-    store: Store,
-    query: RecallQuery,
-    question: SessionQuestion,
-    parts: Sequence[tuple[SessionSpan, Range]],
-    *,
-    deadline: Deadline,
-) -> tuple[list[SessionLine], int]:
-    """Describe what sessions contain in some periods, and count those that were not read.
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The lines of sessions, and how many others were not read or have no place."""
 
-    If the question names a subject, only sessions that name it are described.
-    """
+    lines: Sequence[SessionLine]
+    unlisted: int
+
+
+def _list_parts(
+    store: Store, query: RecallQuery, question: SessionQuestion, parts: Sequence[_Part], *, deadline: Deadline
+) -> _Listing:
+    """List what sessions contain in some periods. If the question names a subject, only sessions that name it."""
     each = max(1, min(MAX_KEYS_EACH, MAX_KEYS // max(1, len(parts))))
-    describe_part = _make_describer(store, query, question, max_keys=each, weigh_one=weigh)
+    describer = _Describer.make(store, query, subject=question.subject, max_keys=each, weigh_one=weigh)
     lines: list[SessionLine] = []
     for place, part in enumerate(parts):
         if place >= _MAX_READ or len(lines) >= MAX_SESSIONS or (lines and deadline.is_over):
-            return lines, len(parts) - place
-        line = describe_part(part)
+            return _Listing(lines, unlisted=len(parts) - place)
+        line = describer.describe(part)
         if line is not None:
             lines.append(line)
-    return lines, 0
+    return _Listing(lines, unlisted=0)
 
 
-def _describe_decisions(
-    store: Store,
-    query: RecallQuery,
-    question: SessionQuestion,
-    parts: Sequence[tuple[SessionSpan, Range]],
-    *,
-    deadline: Deadline,
-) -> tuple[list[SessionLine], int]:
-    """Describe the newest sessions in which something was decided, and count those that were not read or have no place.
+def _list_decisions(
+    store: Store, query: RecallQuery, question: SessionQuestion, parts: Sequence[_Part], *, deadline: Deadline
+) -> _Listing:
+    """List the newest sessions in which something was decided.
 
-    If nothing was decided in any of them, the newest sessions are described as they are.
+    If nothing was decided in any of them, the newest sessions are listed as they are.
     """
-    describe_part = _make_describer(store, query, question, max_keys=MAX_DECISIONS, weigh_one=weigh_decision)
-    likely = _find_deciding(store, query, since=min(period[0] for period in question.periods))
-    first = [part for part in parts if part[0].scope in likely]
-    rest = [part for part in parts if part[0].scope not in likely]
+    describer = _Describer.make(
+        store, query, subject=question.subject, max_keys=MAX_DECISIONS, weigh_one=weigh_decision
+    )
+    likely = _find_deciding(store, query, since=min(since for since, _ in question.periods))
+    first = [part for part in parts if part.span.scope in likely]
+    rest = [part for part in parts if part.span.scope not in likely]
     deciding: list[SessionLine] = []
     others: list[SessionLine] = []
     unread = 0
     for place, part in enumerate([*first, *rest]):
-        is_full = place >= len(first) and _has_newer(deciding, part)
+        # The rest are read from the newest on. Once enough newer sessions decide something, none of them has a place.
+        is_full = place >= len(first) and _count_newer(deciding, part) >= MAX_SESSIONS
         is_late = deadline.is_over and bool(deciding or others)
         if place >= _MAX_READ_FOR_DECISIONS or is_full or is_late:
             unread = len(parts) - place
             break
-        line = describe_part(part)
-        if line is not None and line.is_scored:
+        line = describer.describe(part)
+        if line is None:
+            continue
+        if line.is_scored:
             deciding.append(line)
-        elif line is not None:
+        else:
             others.append(line)
     newest = sorted(deciding or others, key=lambda line: -line.time)
     listed = newest[:MAX_SESSIONS]
-    return listed, unread + len(newest) - len(listed)
+    return _Listing(listed, unlisted=unread + len(newest) - len(listed))
 
 
-def _has_newer(lines: Sequence[SessionLine], part: tuple[SessionSpan, Range]) -> bool:
-    """Return whether as many lines as are listed are newer than a session."""
-    span, (_, until) = part
-    newer = [line for line in lines if line.time >= min(span.last_time, until)]
-    return len(newer) >= MAX_SESSIONS
+def _count_newer(lines: Iterable[SessionLine], part: _Part) -> int:
+    """Count the lines that are not older than a session."""
+    return sum(1 for line in lines if line.time >= part.end)
 
 
 def _find_deciding(store: Store, query: RecallQuery, *, since: int) -> set[Scope]:
@@ -358,25 +371,48 @@ def _deciding_terms() -> tuple[str, ...]:
     return tuple(found)
 
 
-def _make_describer(
-    store: Store, query: RecallQuery, question: SessionQuestion, *, max_keys: int, weigh_one: Rank
-) -> Callable[[tuple[SessionSpan, Range]], SessionLine | None]:
-    """Make what describes a session in a period; None if there is nothing to say about it, or not about the subject."""
-    wanted: frozenset[str] = frozenset()
-    if question.subject:
-        wanted = frozenset(weigh_terms((question.subject,)))
-    rank = _make_rank(wanted, is_required=bool(wanted), weigh_one=weigh_one)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Describer:
+    """Makes the lines of sessions.
 
-    def describe_part(part: tuple[SessionSpan, Range]) -> SessionLine | None:
-        span, (since, until) = part
+    Attributes:
+        store, query: What is read, and for what.
+        max_keys: The maximum sentences of a line, in addition to title and outcome.
+        rank: Scores these sentences.
+        wanted: The terms of the subject that a line must name; empty for any.
+    """
+
+    store: Store
+    query: RecallQuery
+    max_keys: int
+    rank: Rank
+    wanted: frozenset[str] = frozenset()
+
+    @classmethod
+    def make(cls, store: Store, query: RecallQuery, *, subject: str, max_keys: int, weigh_one: Rank) -> _Describer:
+        """Make one for a subject, which may be empty; `weigh_one` scores a sentence by what it says about a session."""
+        wanted: frozenset[str] = frozenset()
+        if subject:
+            wanted = frozenset(weigh_terms((subject,)))
+        rank = _make_rank(wanted, is_required=bool(wanted), weigh_one=weigh_one)
+        return cls(store=store, query=query, max_keys=max_keys, rank=rank, wanted=wanted)
+
+    def describe(self, part: _Part) -> SessionLine | None:
+        """Make the line of a session in a period; None if there is nothing to say, or nothing about the subject."""
         line = describe_period(
-            store, span, since=since, until=until, shown=query.shown.messages, max_keys=max_keys, rank=rank
+            self.store,
+            part.span,
+            since=part.since,
+            until=part.until,
+            shown=self.query.shown.messages,
+            max_keys=self.max_keys,
+            rank=self.rank,
         )
-        if line is None or _only_asks(line, now=query.now) or (wanted and not _names(line, wanted)):
+        if line is None or _only_asks(line, now=self.query.now):
+            return None
+        if self.wanted and not _names(line, self.wanted):
             return None
         return line
-
-    return describe_part
 
 
 def _list_about(store: Store, query: RecallQuery, subject: str) -> list[SessionLine]:
@@ -409,8 +445,8 @@ def _list_about(store: Store, query: RecallQuery, subject: str) -> list[SessionL
         scope = scopes.get(messages[session])
         if scope is not None and scores[session] >= enough:
             spans += store.read_sessions(scope, across=False, limit=1)
-    wanted = frozenset(weigh_terms(query.texts[-1:]))
-    return _describe_all(store, spans, query, rank=_make_rank(wanted, is_required=False))
+    rank = _make_rank(frozenset(weigh_terms(query.texts[-1:])), is_required=False, weigh_one=weigh)
+    return _describe_all(store, spans, query, rank=rank)
 
 
 def _list_last(store: Store, query: RecallQuery) -> list[SessionLine]:
@@ -426,14 +462,12 @@ def _list_last(store: Store, query: RecallQuery) -> list[SessionLine]:
 
 
 def _describe_all(store: Store, spans: Sequence[SessionSpan], query: RecallQuery, *, rank: Rank) -> list[SessionLine]:
-    since, until = _ALL_TIME
-    each = MAX_KEYS // max(1, len(spans))
+    """Describe whole sessions, whatever they are about."""
+    describer = _Describer(store=store, query=query, max_keys=MAX_KEYS // max(1, len(spans)), rank=rank)
     lines: list[SessionLine] = []
     for span in spans:
-        line = describe_period(
-            store, span, since=since, until=until, shown=query.shown.messages, max_keys=each, rank=rank
-        )
-        if line is not None and not _only_asks(line, now=query.now):
+        line = describer.describe(_Part(span, *_ALL_TIME))
+        if line is not None:
             lines.append(line)
     return lines
 
@@ -443,8 +477,11 @@ def _only_asks(line: SessionLine, *, now: int | None) -> bool:
     return not line.outcome and not line.keys and read_question(line.title, now=now) is not None
 
 
-def _make_rank(wanted: frozenset[str], *, is_required: bool, weigh_one: Rank = weigh) -> Rank:
-    """Make the score of a sentence: how much it says about a session, and how many of the wanted terms it has."""
+def _make_rank(wanted: frozenset[str], *, is_required: bool, weigh_one: Rank) -> Rank:
+    """Make the score of a sentence: how much it says about a session, and how many of the wanted terms it has.
+
+    If one of these `is_required`, sentences without them score 0.
+    """
 
     def rank(sentence: str, role: str) -> float:
         shared = _count(wanted, sentence)
