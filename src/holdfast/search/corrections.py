@@ -12,7 +12,7 @@ facts, without a question, and either of two facts may be the later one.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import chain, filterfalse
@@ -36,8 +36,9 @@ MIN_NUMBER_SHARE: Final = 0.3
 MIN_LOOSE_SHARE: Final = 0.75
 """The same if the later one has another number without a unit, or another day of the week."""
 MIN_BOTH_SHARE: Final = 0.12
-"""The same if the later one has a number and a word of correction, or a strong word in a script without spaces: many
-terms of such a script are pairs of characters of two words. With less in common, no statement replaces another."""
+"""The same if the later one has both another number and a strong word. With less in common, no statement replaces
+another. In a script without spaces a strong word alone is enough: many of its terms are pairs of characters of two
+words, which no other statement has."""
 MIN_PLAIN_SHARE: Final = 0.7
 """The same for any other later statement."""
 MIN_ANSWER_SHARE: Final = 0.5
@@ -67,22 +68,27 @@ MAX_INSTRUCTED: Final = 2
 _MIN_NAME_DIGITS: Final = 4
 """A number of this many digits may be a name, such as that of a port or a ticket."""
 _LOG: Final = re.compile(r"\d{4}-\d\d-\d\dT\d|\b\d\d:\d\d:\d\d\b")
-"""The time of a line of a log, to the second."""
+"""The time of a line of a log, to the second: "2026-03-01T09:15", "09:15:02"; not "at 09:15"."""
 _HIRAGANA: Final = re.compile("[ぁ-ゟ]+")
 """Endings and particles: in Japanese, words that name a thing seldom consist of these characters alone."""
 _NUMBER: Final = re.compile(r"\d+(?:[.,:]\d+)*")
+"""A number as it is written, whatever it counts: "400", "1,024", "3.11", "09:15"."""
 _UNIT_CHARS: Final = 3
 """How many characters of a unit are compared: enough to distinguish units, and the same in singular and plural."""
-# A text without one of these hints cannot match the long pattern. Most texts have none, and searching a hint is faster.
+# Most texts match neither of the two long patterns in `corrections.toml`, which take long to search. A text without a
+# match of the hint has none of the long pattern either. The hint for "strong" words is the list `hints` there.
 _NEGATION_HINT: Final = re.compile(
     "n[io]|kein|for|dro|scra|left|quit|retired|gone|instead|rather|statt|[不别]", re.IGNORECASE
 )
+"""A beginning of each word of `negated`: "ni" of "nicht", "no" of "not", "for" of "forget"."""
 _VALUE_HINT: Final = re.compile(r"\d|day|tag|mittwoch", re.IGNORECASE)
+"""A part of each value of `quantities.spaced`: a digit, or a day of the week in English or German."""
 _LOOSE: Final = frozenset(("bare", "weekday"))
-"""Kinds of values that many statements have. A difference in them says less."""
+"""Kinds of values that many statements have: a number without a unit, a day of the week. Another one says less."""
 _MIN_CLAUSE_TERMS: Final = 3
 """The minimum terms of the first clause of a sentence that is compared alone."""
 _CLAUSE_END: Final = re.compile(r"[,;:]\s|[，；：、]|\s[–—-]\s")
+"""The end of a clause: the comma of "Use Kafka, it is faster", a dash between spaces; not the colon of "09:15"."""
 _FLAGS: Final = re.IGNORECASE | re.VERBOSE
 
 
@@ -96,12 +102,12 @@ class Statement:
     @cached_property
     def quantities(self) -> dict[str, set[str]]:
         """The numbers in it by what they count. A statement is compared with many others, so they are read once."""
-        return self._values[0]
+        return self._parts[0]
 
     @cached_property
     def topic(self) -> frozenset[str]:
         """Its terms without numbers and days, which are what changes."""
-        bare = self._values[1]
+        bare = self._parts[1]
         if bare == self.text:
             return self.terms
         return Statement.read(bare).terms
@@ -109,10 +115,10 @@ class Statement:
     @cached_property
     def clause(self) -> frozenset[str]:
         """The terms of its first clause. What follows is often a reason."""
-        match = _CLAUSE_END.search(self._values[1])
+        match = _CLAUSE_END.search(self._parts[1])
         if match is None:
             return self.topic
-        first = Statement.read(self._values[1][: match.start()]).terms
+        first = Statement.read(self._parts[1][: match.start()]).terms
         if len(first) < _MIN_CLAUSE_TERMS:
             return self.topic
         return first
@@ -126,7 +132,7 @@ class Statement:
     def qualifiers(self) -> dict[str, set[str]]:
         """The terms before each of its terms: "order" before "service" in "the order service retries"."""
         found: dict[str, set[str]] = {}
-        for part in _CLAUSE_END.split(self._values[1]):
+        for part in _CLAUSE_END.split(self._parts[1]):
             ordered = list(filter(_is_telling, terms(part)))
             for place in range(1, len(ordered)):
                 term = ordered[place]
@@ -163,14 +169,14 @@ class Statement:
     @cached_property
     def is_plain(self) -> bool:
         """Whether it says what something is or does."""
-        return _has_word("plain", self.text)
+        return is_plain(self.text)
 
     @cached_property
     def negated(self) -> frozenset[str]:
         """The terms of what it denies: "not ops@", "instead of Thursdays", "Jonas left"."""
-        found: set[str] = set()
         if not _NEGATION_HINT.search(self.text):
             return frozenset()
+        found: set[str] = set()
         for match in compile_once(load("corrections")["words"]["negated"], _FLAGS).finditer(self.text):
             name = match["name"] or match["gone"] or match["other"]
             found.update(_NUMBER.findall(name))
@@ -183,7 +189,8 @@ class Statement:
         return frozenset(chain(_NUMBER.findall(self.text), *self.quantities.values()))
 
     @cached_property
-    def _values(self) -> tuple[dict[str, set[str]], str]:
+    def _parts(self) -> tuple[dict[str, set[str]], str]:
+        """Its numbers and days, and the text without them."""
         return _cut_quantities(self.text)
 
     @classmethod
@@ -397,76 +404,100 @@ class Earlier:
         return bool(_find_other_numbers(later, self.statement))
 
     def _is_superseded_by(self, later: Statement, *, before: Statement | None) -> bool:
-        """Return whether a statement supersedes it, by what both have in common, and how clearly it says so."""
+        """Return whether a statement supersedes it, by what both have in common, and how clearly it says so.
+
+        The clearest sign first: a value that the later one denies, words that say that something changed, another
+        number, and at last nearly the same words.
+        """
         earlier = self.statement
-        # Most pairs have too little in common. These tests come first because they are cheap.
-        words = later.terms
-        if before is not None:
-            words = later.terms | before.terms
-        near = earlier.topic & words
-        if sum([self.weights[term] for term in near]) < self.min_weight:
+        near = self._find_near(later, before=before)
+        if not near:
             return False
-        near_share = self.measure(near)
-        if near_share < MIN_BOTH_SHARE:
+        values = earlier.values - earlier.negated
+        # "We deploy on Tuesdays" says again what "on Tuesdays instead of Thursdays" says.
+        if values and values != earlier.values and values <= later.values:
             return False
-        if self.needs_subject and not self._names_subject(near):
-            return False
+        # It denies one of the values: "not 400", "instead of Thursdays".
+        if not later.negated.isdisjoint(values):
+            return True
+        # It denies another number: then that changed, and whatever it says about the rest may be true of both.
+        is_elsewhere = bool(values) and any(map(_NUMBER.match, later.negated))
         shared = earlier.topic & later.topic
+        near_share = self.measure(near)
         if earlier.is_personal:  # "I live in Porto", "I live in Lisbon now"
             near_share = min(near_share, len(shared) / len(later.topic or near))
         units = _find_other_numbers(later, earlier)
-
-        # "We deploy on Tuesdays" says again what "on Tuesdays instead of Thursdays" says.
-        values = earlier.values - earlier.negated
-        if values and values != earlier.values and values <= later.values:
-            return False
-        # It says which value changed: "not 400", "instead of Thursdays". If it is another number, it changed elsewhere.
-        if not later.negated.isdisjoint(values):
-            return True
-        is_elsewhere = bool(values) and any(map(_NUMBER.match, later.negated))
-
         # It says that something changed: "no longer", or "not ops@" about an earlier "ops@".
-        if (later.is_correction and not is_elsewhere) or not later.negated.isdisjoint(earlier.terms):
-            if earlier.is_personal:
-                enough = MIN_PERSONAL_SHARE
-            elif units or is_unsegmented(earlier.text[0]):
-                enough = MIN_BOTH_SHARE
-            else:
-                enough = MIN_STRONG_SHARE
-            if near_share >= enough:
-                return True
-            # "Unleash is no longer used" has all of what "flags live in Unleash" answers.
-            if self.answer and not earlier.is_personal:
-                answered = self.rarity.share(near & self.answer, of=self.answer)
-                if answered >= MIN_ANSWER_SHARE:
-                    return True
-
-        # It has another number.
+        says_so = (later.is_correction and not is_elsewhere) or not later.negated.isdisjoint(earlier.terms)
+        if says_so and self._is_corrected(near, share=near_share, has_number=bool(units)):
+            return True
         share = min(near_share, self.measure(shared))
-        if units and not later.is_medium and self._is_about_another(later, shared):
-            return False
         if units:
-            is_loose = _LOOSE.issuperset(units)
-            if share < MIN_BOTH_SHARE:
-                return False
-            enough = MIN_NUMBER_SHARE
-            if is_loose or is_elsewhere:
-                enough = MIN_LOOSE_SHARE
-            if share >= enough:
-                return True
-            if is_elsewhere:
-                return False
-            return later.is_medium or (not is_loose and _has_word("weak", later.text))
+            return self._is_renumbered(later, shared, share=share, units=units, is_elsewhere=is_elsewhere)
+        return self._is_restated(later, shared, share=share)
 
-        # Or nearly all of it is the same.
-        if _repeats_number(later, earlier):  # "48 MB, as agreed" changes nothing
+    def _find_near(self, later: Statement, *, before: Statement | None) -> frozenset[str]:
+        """Return its terms that a statement, or the one `before` it, has; none if they are too few.
+
+        Most pairs have too little in common, so the cheapest test comes first.
+        """
+        words = later.terms
+        if before is not None:
+            words = later.terms | before.terms
+        near = self.statement.topic & words
+        if sum([self.weights[term] for term in near]) < self.min_weight:
+            return frozenset()
+        if self.measure(near) < MIN_BOTH_SHARE:
+            return frozenset()
+        if self.needs_subject and not self._names_subject(near):
+            return frozenset()
+        return near
+
+    def _is_corrected(self, near: frozenset[str], *, share: float, has_number: bool) -> bool:
+        """Return whether a statement that says that something changed is about it.
+
+        `near` are its terms that the later one has, with their `share` of it; `has_number` says whether the later one
+        has another number of the same unit.
+        """
+        earlier = self.statement
+        if earlier.is_personal:
+            return share >= MIN_PERSONAL_SHARE
+        enough = MIN_STRONG_SHARE
+        if has_number or is_unsegmented(earlier.text[0]):
+            enough = MIN_BOTH_SHARE
+        if share >= enough:
+            return True
+        # "Unleash is no longer used" has all of what "flags live in Unleash" answers.
+        return bool(self.answer) and self.rarity.share(near & self.answer, of=self.answer) >= MIN_ANSWER_SHARE
+
+    def _is_renumbered(
+        self, later: Statement, shared: frozenset[str], *, share: float, units: Sequence[str], is_elsewhere: bool
+    ) -> bool:
+        """Return whether a statement with another number of some units is about the same thing.
+
+        If what changed is probably another number (`is_elsewhere`), nearly all words must be the same.
+        """
+        if not later.is_medium and self._is_about_another(later, shared):
+            return False
+        if share < MIN_BOTH_SHARE:
+            return False
+        is_loose = _LOOSE.issuperset(units)
+        if is_elsewhere:
+            return share >= MIN_LOOSE_SHARE
+        if is_loose:
+            return share >= MIN_LOOSE_SHARE or later.is_medium
+        return share >= MIN_NUMBER_SHARE or later.is_medium or has_weak_word(later.text)
+
+    def _is_restated(self, later: Statement, shared: frozenset[str], *, share: float) -> bool:
+        """Return whether a statement without another number of the same unit says nearly the same, and differs."""
+        if _repeats_number(later, self.statement):  # "48 MB, as agreed" changes nothing
             return False
         if share >= MIN_MEDIUM_SHARE and later.is_medium:
             return True
         # "The port is 8443", "the port is 9443": the numbers are what differs.
         if share < MIN_PLAIN_SHARE or 2 * len(shared) < len(later.topic):
             return False
-        return later.is_plain and earlier.is_plain
+        return later.is_plain and self.statement.is_plain
 
 
 def is_correction(text: str) -> bool:
@@ -508,6 +539,7 @@ def has_weak_word(text: str) -> bool:
 
 
 def _has_word(kind: str, text: str) -> bool:
+    """Return whether a text matches a pattern of `corrections.toml`, by the name that it has there."""
     return compile_once(load("corrections")["words"][kind], _FLAGS).search(text) is not None
 
 
