@@ -15,8 +15,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Final
 
 from holdfast.patterns import compile_once, load
@@ -39,7 +40,9 @@ _NUMBER_WORDS: Final = (
     ["一", "二", "三", "四", "五", "六", "七", "八", "九", "十"],
 )
 _NUMBERS: Final = {word: number for words in _NUMBER_WORDS for number, word in enumerate(words, start=1)}
+"""The values of the words that `values.amount` of the patterns takes for a number."""
 _PROPER: Final = re.compile(r"(?<=\s)[A-Z][\w'’-]+")
+"""A word with a capital letter that is not the first one: the "Oslo" of "The office in Oslo", not its "The"."""
 _FLAGS: Final = re.IGNORECASE | re.VERBOSE
 
 
@@ -52,12 +55,12 @@ class Claim:
         values: The numbers, dates and the like in it, by their kind or unit.
         subject, verb, answer: The parts of a plain statement such as "backups are stored in Frankfurt"; empty for any
             other statement.
+        preposition: What the answer begins with: "in", "called", "hosted on".
         names: The numbers that are names: those in its subject ("gate 3 is open"), and those of tickets and the like.
         place: The number of the room or the like that is its whole answer ("the printer is in room 12"). It may be a
             name too, but one thing has one of them at a time.
         is_role: Whether it says who or what has a role: "Tom is the release manager".
         proper: The terms of the names in it that begin with a capital letter, without the first word.
-        preposition: What the answer begins with.
         is_change: Whether it says that something changed.
         is_weak_change: Whether it says "now" or the like.
         is_ending: Whether it says that something is no longer so.
@@ -90,46 +93,44 @@ def read_claim(text: str) -> Claim | None:
     labelled = compile_once(words["labelled"], _FLAGS)
     labels = frozenset(match["number"] for match in labelled.finditer(plain))
     place = _find_place(plain)
-    plain = labelled.sub(r"\g<label> ", plain)
+    plain = labelled.sub(r"\g<label> ", plain)  # these numbers are names, and no values
     bare, values = _cut_values(plain)
     topic = _find_topic(bare)
     if not topic:
         return None
-    parts = _match_statement(plain)
-    subject: tuple[str, ...] = ()
-    verb = ""
-    answer: frozenset[str] = frozenset()
-    preposition = ""
-    names: frozenset[str] = frozenset()
-    is_role = False
-    if parts is not None:
-        bare_subject, found = _cut_values(parts["subject"])
-        subject = _find_topic(bare_subject)
-        names = frozenset().union(*found.values())
-        verb = parts["verb"].casefold()
-        answer = frozenset(_find_topic(parts["answer"]))
-        is_role = compile_once(words["role"], _FLAGS).match(f"{verb} {parts['answer']}") is not None
-        begin = compile_once(words["preposition"], _FLAGS).search(parts["answer"])
-        if begin is not None:
-            preposition = " ".join(begin[0].casefold().split())
-    proper: set[str] = set()
-    for word in _PROPER.findall(plain):
-        proper.update(terms(word))
-    return Claim(
+    claim = Claim(
         topic=topic,
         values=values,
-        subject=subject,
-        verb=verb,
-        answer=answer,
-        preposition=preposition,
-        names=names | (labels - {place}),
+        names=labels - {place},
         place=place,
-        is_role=is_role,
-        proper=frozenset(proper),
+        proper=frozenset(chain.from_iterable(map(terms, _PROPER.findall(plain)))),
         is_change=is_correction(plain),
         is_weak_change=has_weak_word(plain),
         is_ending=compile_once(words["ending"], _FLAGS).search(plain) is not None,
         contrasts=_find_contrasts(topic),
+    )
+    parts = _match_statement(plain)
+    if parts is None:
+        return claim
+    return _add_parts(claim, subject=parts["subject"], verb=parts["verb"].casefold(), answer=parts["answer"])
+
+
+def _add_parts(claim: Claim, *, subject: str, verb: str, answer: str) -> Claim:
+    """Add the parts of a plain statement to what is known of it without them."""
+    words = load("contradictions")["words"]
+    bare_subject, numbers = _cut_values(subject)
+    preposition = ""
+    begin = compile_once(words["preposition"], _FLAGS).search(answer)
+    if begin is not None:
+        preposition = " ".join(begin[0].casefold().split())
+    return replace(
+        claim,
+        subject=_find_topic(bare_subject),
+        verb=verb,
+        answer=frozenset(_find_topic(answer)),
+        preposition=preposition,
+        names=claim.names.union(*numbers.values()),
+        is_role=compile_once(words["role"], _FLAGS).match(f"{verb} {answer}") is not None,
     )
 
 
@@ -152,8 +153,8 @@ def may_contradict(left: Claim, right: Claim) -> bool:
     """Return whether two statements may be about one property: other values of one kind, and some words in common."""
     if _are_contrasted(left, right) or not _find_kinds(left, right):
         return False
-    ours = _find_others(left.topic, right.topic)
-    theirs = _find_others(right.topic, left.topic)
+    ours = _find_own(left.topic, right.topic)
+    theirs = _find_own(right.topic, left.topic)
     begin_alike = left.topic[0] not in ours or right.topic[0] not in theirs
     return begin_alike and len(ours) < len(left.topic)
 
@@ -180,7 +181,7 @@ def _ends(left: Claim, right: Claim) -> bool:
     if right.is_ending:
         ending = right
         other = left
-    return not ending.values and not _find_others(ending.topic, other.topic)
+    return not ending.values and not _find_own(ending.topic, other.topic)
 
 
 def _changes(earlier: Claim, later: Claim) -> bool:
@@ -191,7 +192,7 @@ def _changes(earlier: Claim, later: Claim) -> bool:
         return False
     if not earlier.values and set(later.topic) <= set(earlier.topic):
         return False
-    return 1 - len(_find_others(earlier.topic, later.topic)) / len(earlier.topic) >= MIN_SHARE
+    return 1 - len(_find_own(earlier.topic, later.topic)) / len(earlier.topic) >= MIN_SHARE
 
 
 def _find_kinds(left: Claim, right: Claim) -> set[str]:
@@ -214,15 +215,15 @@ def _are_contrasted(left: Claim, right: Claim) -> bool:
 
 def _are_about_same(left: Claim, right: Claim) -> bool:
     """Return whether statements with different values are about the same property."""
-    ours = _find_others(left.topic, right.topic)
-    theirs = _find_others(right.topic, left.topic)
+    ours = _find_own(left.topic, right.topic)
+    theirs = _find_own(right.topic, left.topic)
     if left.topic[0] in ours and right.topic[0] in theirs:
         return False  # a statement begins with what it is about
     if ours & left.proper and theirs & right.proper:
         return False  # the office in Oslo, the office in Bergen
     has_subjects = left.subject and right.subject and not is_unsegmented(left.subject[0][0])
-    if has_subjects and _find_others(left.subject, right.topic) and _find_others(right.subject, left.topic):
-        return False
+    if has_subjects and _find_own(left.subject, right.topic) and _find_own(right.subject, left.topic):
+        return False  # neither names the subject of the other
     shares = (1 - len(ours) / len(left.topic), 1 - len(theirs) / len(right.topic))
     return max(shares) >= MIN_SHARE
 
@@ -231,7 +232,7 @@ def _have_other_names(left: Claim, right: Claim) -> bool:
     """Return whether two plain statements with the same subject name different things in the same place."""
     if not left.answer or not right.answer or not left.subject or not right.subject:
         return False
-    if _find_others(left.subject, right.subject) or _find_others(right.subject, left.subject):
+    if _find_own(left.subject, right.subject) or _find_own(right.subject, left.subject):
         return False
     ours = left.answer - right.answer
     theirs = right.answer - left.answer
@@ -278,16 +279,16 @@ def _count_words(found: Iterable[str]) -> float:
     return count
 
 
-def _find_others(some: Collection[str], others: Collection[str]) -> set[str]:
-    """Return the terms that are not among the others, nor related to one of them."""
+def _find_own(some: Collection[str], others: Collection[str]) -> set[str]:
+    """Return the terms that only the first ones have: neither these nor related ones are among the others."""
     left = set(some).difference(others)
     if not left:
         return left
-    return left - _find_same(tuple(others))
+    return left - _find_synonyms(tuple(others))
 
 
 @lru_cache(maxsize=2**14)
-def _find_same(some: tuple[str, ...]) -> frozenset[str]:
+def _find_synonyms(some: tuple[str, ...]) -> frozenset[str]:
     """Return the words that count as the same as one of some terms."""
     same: set[str] = set()
     for row in find_related(some).values():
@@ -299,6 +300,7 @@ def _find_same(some: tuple[str, ...]) -> frozenset[str]:
 
 
 def _match_statement(plain: str) -> re.Match[str] | None:
+    """Match a plain statement: what it is about, its verb, and what it says."""
     forms = load("contradictions")["statements"]
     pattern = forms["spaced"]
     if any(map(is_unsegmented, plain)):
@@ -333,21 +335,25 @@ def _find_topic(text: str) -> tuple[str, ...]:
 
 
 def _cut_values(text: str) -> tuple[str, dict[str, frozenset[str]]]:
-    """Return a text without its values, and the values by their kind or unit."""
+    """Return a text without its values, and the values by their kind or unit.
+
+    One kind is cut after the other, so that the number in a date or an address is not read again as an amount.
+    """
     found: dict[str, set[str]] = {}
     for name, pattern in load("contradictions")["values"].items():
-
-        def cut(match: re.Match[str], name: str = name) -> str:
+        pieces: list[str] = []
+        done = 0
+        for match in compile_once(pattern, re.IGNORECASE).finditer(text):
             kind, value, rest = _read_value(name, match)
             found.setdefault(kind, set()).add(value)
-            return f" {rest} "
-
-        text = compile_once(pattern, re.IGNORECASE).sub(cut, text)
+            pieces.append(f"{text[done : match.start()]} {rest} ")
+            done = match.end()
+        text = "".join([*pieces, text[done:]])
     return text, {kind: frozenset(values) for kind, values in found.items()}
 
 
 def _read_value(name: str, match: re.Match[str]) -> tuple[str, str, str]:
-    """Return the kind of a value, the value, and the rest of the match."""
+    """Return the kind of a value, the value in the unit of that kind, and what of the match belongs to the text."""
     if name != "amount":
         return name, "".join(match[0].casefold().split()), ""
     number = _to_number(match["number"].casefold().replace(",", ""))
@@ -379,6 +385,7 @@ def _to_number(word: str) -> float:
 
 @cache
 def _units() -> Mapping[str, Mapping[str, float]]:
+    """Return the units of each kind, with what each is worth: 3,600 for an hour of a duration."""
     units: dict[str, dict[str, float]] = {}
     for kind, table in load("contradictions")["units"].items():
         words = table.split()
@@ -398,6 +405,7 @@ def _find_contrasts(topic: Iterable[str]) -> dict[int, frozenset[str]]:
 
 @cache
 def _contrasts() -> tuple[frozenset[str], ...]:
+    """Return the groups of words that name different things: staging and production, minimum and maximum."""
     groups: list[frozenset[str]] = []
     for words in load("contradictions")["contrasts"]:
         group: set[str] = set()
