@@ -36,7 +36,7 @@ _MIN_DIVIDED: Final = 28
 _MAX_MENTIONS: Final = 40
 """How many mentions are compared with each other. A log in a message may have thousands of dates."""
 _MAX_BEFORE: Final = 40
-"""The characters before a period that may belong to it."""
+"""The characters before a period that may belong to it: "ever since the", "the first week of"."""
 _MONTHS: Final = 12
 _ANY_DAY: Final = datetime(2000, 1, 1)  # noqa: DTZ001 - the places of periods in a text do not depend on the day
 
@@ -76,7 +76,7 @@ def find_periods(text: str, *, now: int) -> list[Range]:
     with suppress(OverflowError, OSError, ValueError):
         moment = local(now)
         today = datetime(moment.year, moment.month, moment.day)  # noqa: DTZ001 - local days, whatever their offset is
-        for mention in _read(text, today):
+        for mention in _read_mentions(text, today):
             start, stop = mention.days
             period = (_milliseconds(start), _milliseconds(stop))
             if period[0] <= now and period not in found:
@@ -88,14 +88,18 @@ def remove_periods(text: str) -> str:
     """Return a text without the periods that it names."""
     places: set[_Place] = set()
     with suppress(OverflowError, ValueError):
-        for mention in _read(text, _ANY_DAY):
+        for mention in _read_mentions(text, _ANY_DAY):
             places.update((mention.place, *mention.around))
     for start, stop in sorted(places, reverse=True):
         text = f"{text[:start]} {text[stop:]}"
     return text
 
 
-def _read(text: str, today: datetime) -> list[_Mention]:
+def _read_mentions(text: str, today: datetime) -> list[_Mention]:
+    """Read the periods that a text names: those in other ones narrowed, the ends of ranges joined.
+
+    Raises an OverflowError or a ValueError if one is out of the range of a calendar: "9999 years ago".
+    """
     named = sorted(_list_mentions(text, today), key=lambda mention: mention.place)[:_MAX_MENTIONS]
     mentions = _choose([_add_part(text, mention) for mention in named])
     mentions = _join(text, _narrow(text, mentions))
@@ -136,6 +140,7 @@ def _list_numeric_dates(text: str) -> Iterator[CalendarDate]:
 
 
 def _find_named(name: str, today: datetime) -> _Days:
+    """Return the days of a name in `[periods]`."""
     day = timedelta(1)
     monday = today - timedelta(today.weekday())
     month = today.replace(day=1)
@@ -168,7 +173,7 @@ def _find_named(name: str, today: datetime) -> _Days:
             return datetime(today.year - 1, 1, 1), datetime(today.year, 1, 1)  # noqa: DTZ001 - as above
         case "this_year":
             return datetime(today.year, 1, 1), datetime(today.year + 1, 1, 1)  # noqa: DTZ001 - as above
-        case _:
+        case _:  # recently
             return today - _RECENT_DAYS * day, today + day
 
 
@@ -263,20 +268,26 @@ def _divide(mention: _Mention) -> _Mention:
 def _narrow(text: str, mentions: Sequence[_Mention]) -> list[_Mention]:
     """Replace a longer period and a shorter one in it by the shorter one: "on Wednesday last week"."""
     found: list[_Mention] = []
-    for mention in sorted(mentions, key=lambda mention: -mention.length):
-        inside: list[_Mention] = []
-        for longer in sorted(found, key=lambda longer: longer.length):
-            if longer.length > mention.length and not _is_apart(text, mention, longer):
-                inside = _find_inside(mention, longer)
-            if inside:
-                break
-        found += map(_divide, inside or [mention])
+    for mention in sorted(mentions, key=lambda mention: -mention.length):  # the longest first
+        narrowed = _find_in_shortest(text, mention, found) or [mention]
+        found += map(_divide, narrowed)
     # A longer period with another one in it only says when that was: it is not a period of its own.
     used: set[_Place] = set()
     for mention in found:
         used.update(mention.around)
     left = [mention for mention in found if mention.place not in used]
     return sorted(left, key=lambda mention: mention.place)
+
+
+def _find_in_shortest(text: str, mention: _Mention, others: Sequence[_Mention]) -> list[_Mention]:
+    """Find the times of a period in the shortest of the longer ones that has any; none if it is in none of them."""
+    for longer in sorted(others, key=lambda longer: longer.length):
+        if longer.length <= mention.length or _is_apart(text, mention, longer):
+            continue
+        inside = _find_inside(mention, longer)
+        if inside:
+            return inside
+    return []
 
 
 def _find_inside(mention: _Mention, longer: _Mention) -> list[_Mention]:
@@ -301,10 +312,10 @@ def _find_inside(mention: _Mention, longer: _Mention) -> list[_Mention]:
 
 
 def _is_apart(text: str, one: _Mention, other: _Mention) -> bool:
-    """Whether two periods are listed, or are the ends of a range."""
+    """Return whether two periods are listed, or are the ends of a range."""
     first, second = sorted((one.place, other.place))
     between = text[first[1] : second[0]]
-    return _is(between, "and") or _is(between, "to")
+    return _is_only(between, "and") or _is_only(between, "to")
 
 
 def _join(text: str, mentions: Sequence[_Mention]) -> list[_Mention]:
@@ -319,13 +330,15 @@ def _join(text: str, mentions: Sequence[_Mention]) -> list[_Mention]:
 
 
 def _is_range(text: str, first: _Mention, last: _Mention) -> bool:
+    """Return whether two periods are the ends of a range: "between Monday and Friday", not "Monday and Friday"."""
     between = text[first.place[1] : last.place[0]]
-    if _is(between, "to"):
+    if _is_only(between, "to"):
         return True
-    return _is(between, "and") and _is_between(text, first.place[0], last.place[1])
+    return _is_only(between, "and") and _is_between(text, first.place[0], last.place[1])
 
 
 def _is_between(text: str, start: int, stop: int) -> bool:
+    """Return whether a word next to a part of a text says that it is a range: "between", 之间."""
     ranges = load("periods")["ranges"]
     if _search_before(ranges["between_before"], text, start):
         return True
@@ -333,6 +346,7 @@ def _is_between(text: str, start: int, stop: int) -> bool:
 
 
 def _make_range(first: _Mention, last: _Mention) -> _Mention:
+    """Make the period from the beginning of one to the end of another."""
     start = first.days[0]
     end = last.days[1]
     if start >= end and first.weekday is not None:  # "from Monday to Friday", on a Tuesday
@@ -355,7 +369,7 @@ def _add_other_day(text: str, mention: _Mention) -> _Mention:
     if after is not None and after["and"] and not _is_between(text, start, after.end()):  # "on November 3 and 5"
         after = None
     before = _search_before(ranges["first_day"], text, start)
-    with suppress(ValueError):
+    with suppress(ValueError):  # "February 3 to 31"
         if after is not None:
             last = first.replace(day=int(after["day"])) + timedelta(1)
             return replace(mention, place=(start, after.end()), days=(first, max(end, last)))
@@ -386,7 +400,8 @@ def _search_before(pattern: str, text: str, stop: int) -> re.Match[str] | None:
     return _compile(pattern).search(text, max(0, stop - _MAX_BEFORE), stop)
 
 
-def _is(text: str, name: str) -> bool:
+def _is_only(text: str, name: str) -> bool:
+    """Return whether a text is nothing but a word of `[ranges]`: "to", "and"."""
     return _compile(load("periods")["ranges"][name]).fullmatch(text) is not None
 
 
