@@ -53,13 +53,15 @@ SCORE_RISE: Final = 0.34
 TYPICAL_ROOM: Final = 4000
 """The tokens after which the minimum score has risen by `SCORE_RISE`; it continues to rise after that."""
 
-_PUNCTUATION: Final = re.compile(r"[^\w]+")
+_PUNCTUATION: Final = re.compile(r"\W+")
+"""All between two words of a text with other letters than ASCII."""
 _ASCII_WORDS: Final = re.sub(r"\W", " ", "".join(map(chr, range(128))))
 """For `translate`, which is faster than a pattern: a blank for each ASCII character that belongs to no word."""
 _FENCE: Final = "```"
 _ITEM: Final = re.compile(r"\s*(?:[-*+•|>`]|\d+[.)、]|[a-z][.)])")
+"""The beginning of an item of a list, a row of a table, a quotation or code: "- ", "2.", "a)", "| "."""
 _ANNOUNCEMENT: Final = re.compile(r"[:：]\s*$|(?:^|\n)\s*(?:[-*+•|]|\d+[.)、]|[a-z][.)])\s?\S")
-"""A text that ends with a colon, or has items of a list."""
+"""A text that ends with a colon ("The steps are:"), or has an item of a list itself."""
 
 _MAX_PROBE_CHARS: Final = 32
 """The number of characters that are looked for in all quotes at once, before each of them is compared."""
@@ -126,8 +128,8 @@ class Quotable(Struct, frozen=True, kw_only=True):
             said_in=self.said_in,
         )
 
-    def sentences(self, weights: Mapping[str, float]) -> list[_Sentence]:
-        """Return the sentences around the best window; the rest of a long passage is not read."""
+    def list_sentences(self, weights: Mapping[str, float]) -> list[_Sentence]:
+        """List the sentences around the best window; the rest of a long passage is not read."""
         scores = self.window_scores.tolist()
         windows = self.windows
         best = scores.index(max(scores))
@@ -139,7 +141,7 @@ class Quotable(Struct, frozen=True, kw_only=True):
             last += 1
         sentences: list[_Sentence] = []
         before = ""
-        is_code = self.text.count(_FENCE, 0, windows[window][0]) % 2 == 1
+        is_code = self.text.count(_FENCE, 0, windows[window][0]) % 2 == 1  # a fence is open
         for start, stop in _split(self.text, windows[window][0], windows[last - 1][1]):
             while windows[window][1] <= start:
                 window += 1
@@ -208,14 +210,17 @@ def pack(
 
 
 def select_likely(
-    order: Iterable[tuple[int, int, float]], *, room: float, after: Sequence[Quote] = (), adaptive: bool = False
+    order: Iterable[tuple[int, int, float]], *, room: float, after: Sequence[Quote], adaptive: bool
 ) -> list[int]:
-    """Return the passages that `pack` reads if none repeats another and each takes the typical number of tokens."""
+    """Return the passages that `pack` reads if none repeats another and each takes the typical number of tokens.
+
+    The store reads them in one query instead of one for each.
+    """
     packed = _Packer(adaptive=adaptive)
     for quote in after:
         packed.add(quote)
     likely: list[int] = []
-    for passage, chars, _ in packed.choose(order, room=room):
+    for passage, chars, _ in packed.choose(order, room=room, limit=None):
         likely.append(passage)
         packed.spend(chars / TYPICAL_CHARS_PER_TOKEN)
     return likely
@@ -247,7 +252,7 @@ class _Packer:
         self.spend(0.0)
 
     def choose(
-        self, order: Iterable[tuple[int, int, float]], *, room: float, limit: int | None = None
+        self, order: Iterable[tuple[int, int, float]], *, room: float, limit: int | None
     ) -> Iterator[tuple[int, int, float]]:
         """Yield the passages that may fit, with the characters of a short excerpt and the tokens that are left."""
         for passage, size, score in order:
@@ -333,27 +338,38 @@ def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
         max_whole = max(MAX_WHOLE_CHARS, candidate.room)
     if len(candidate.text) <= max_whole:
         return 0, len(candidate.text)
-    sentences = candidate.sentences(weights)
-    runs = _runs(sentences, min_chars=min(candidate.room, MIN_EXCERPT_CHARS))
-    first, last = max(runs, key=lambda run: _run_value(sentences[run[0] : run[1]], weights))
+    sentences = candidate.list_sentences(weights)
+    runs = _list_runs(sentences, min_chars=min(candidate.room, MIN_EXCERPT_CHARS))
+    first, last = max(runs, key=lambda run: _rate_run(sentences[run[0] : run[1]], weights))
+    first, last = _grow_run(sentences, weights, first, last, room=candidate.room)
+    return sentences[first].start, sentences[last - 1].stop
 
-    def value(number: int) -> float:
+
+def _grow_run(
+    sentences: Sequence[_Sentence], weights: Mapping[str, float], first: int, last: int, *, room: int
+) -> tuple[int, int]:
+    """Add sentences to a run while there is room: of the two next to it, always the better one.
+
+    An item of a list after it, or code, is added in any case, and in one of the best passages has additional room.
+    """
+
+    def rate(number: int) -> float:
         if not 0 <= number < len(sentences):
             return -1.0
         return sentences[number].prior + sum(map(weights.__getitem__, dict.fromkeys(sentences[number].terms)))
 
-    max_chars = candidate.room + MAX_SLACK_CHARS
+    max_chars = room + MAX_SLACK_CHARS
     max_list_chars = max_chars
-    if candidate.room == MAX_EXCERPT_CHARS:
+    if room == MAX_EXCERPT_CHARS:
         max_list_chars += MAX_LIST_CHARS
-    while first > 0 or last < len(sentences):  # add the better of the two adjacent sentences, while there is room
+    while first > 0 or last < len(sentences):
         longer_first = first
         longer_last = last
         allowed = max_chars
         if last < len(sentences) and sentences[last].follows:  # an item of a list, or code
             longer_last += 1
             allowed = max_list_chars
-        elif value(first - 1) > value(last):
+        elif rate(first - 1) > rate(last):
             longer_first -= 1
         else:
             longer_last += 1
@@ -361,7 +377,7 @@ def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
             break
         first = longer_first
         last = longer_last
-    return sentences[first].start, sentences[last - 1].stop
+    return first, last
 
 
 class _Sentence(NamedTuple):
@@ -395,7 +411,7 @@ def _split(text: str, start: int, stop: int) -> Iterator[Span]:
         start = cut
 
 
-def _runs(sentences: Sequence[_Sentence], *, min_chars: int) -> Iterator[tuple[int, int]]:
+def _list_runs(sentences: Sequence[_Sentence], *, min_chars: int) -> Iterator[tuple[int, int]]:
     """Yield the shortest runs of sentences that are long enough; all sentences if none is.
 
     The last one ends with the last sentence, and begins as early as it must to be long enough.
@@ -413,7 +429,7 @@ def _runs(sentences: Sequence[_Sentence], *, min_chars: int) -> Iterator[tuple[i
         yield first, last
 
 
-def _run_value(run: Sequence[_Sentence], weights: Mapping[str, float]) -> float:
+def _rate_run(run: Sequence[_Sentence], weights: Mapping[str, float]) -> float:
     """Rate a run by the terms in it, the scores of its windows, and its length."""
     hits = list(chain.from_iterable([sentence.terms for sentence in run]))
     distinct = sum(map(weights.__getitem__, dict.fromkeys(hits)))
