@@ -49,7 +49,7 @@ _LONG_QUERY_WORDS: Final = 8
 _WORDLESS_SHARE: Final = 0.5
 """The share of the similarity that counts without any word in common."""
 _ALL: Final = 0.99
-"""From this share on, a candidate has all words of a query."""
+"""A candidate with more than this share of a query has all its words; sums of weights are not exact."""
 
 
 def word_relevance(signals: Signals) -> float:
@@ -66,7 +66,8 @@ def find_relevant(signals: Signals) -> Bools:
     """Return for each candidate whether it matches the query: by its words, by related words, or by vectors.
 
     A candidate with less than half of the words of the best one matches only if they are a good part of the query. The
-    question itself, which is archived before it is asked, does not count as the best one.
+    question itself, which is archived before it is asked, does not count as the best one: it has all words, so that
+    half of them would be too much for any answer.
     """
     found = signals.candidates
     share = found.share.copy()
@@ -79,7 +80,12 @@ def find_relevant(signals: Signals) -> Bools:
 
 
 def _find_question(found: Candidates) -> Ints:
-    """Return the place of the question: the newest message of a person that may not be ranked and has all words."""
+    """Return the place of the question; empty if there is none.
+
+    Its number is not known here. So it is the newest passage of a person that may not be ranked, because the window
+    shows it or it is excluded, and has all words. If the question is not archived, an older message in the window that
+    has all words is taken for it; that message then does not set how much others must match.
+    """
     places = np.flatnonzero(found.human & ~found.eligible & (found.share > _ALL))
     return places[-1:]
 
