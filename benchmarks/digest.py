@@ -1,9 +1,9 @@
 """How often a digest states something that was corrected later, and how many statements it keeps.
 
-The sheet (`data/digest.json`) has statements of a user, each with a later sentence that corrects it. The limits in
-`holdfast/compaction/statements.py` were chosen with one half of it; the other half is for checking. Each pair is in a
-conversation of its own, with 120 messages about other things, which is compacted without a model: once, after the
-correction, or twice, so that the first digest has the statement already.
+The sheet (`data/digest.json`) has statements of a user, each with a later sentence that corrects it. Choose limits in
+`holdfast/compaction/statements.py` with one half of it, and check them with the other. Each pair is in a conversation
+of its own, with 120 messages about other things, which is compacted without a model: once, after the correction, or
+twice, so that the first digest has the statement already.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import nlargest
+from itertools import chain
 from typing import Final, Literal, TypeAlias
 
 from holdfast import signals
@@ -40,10 +41,13 @@ from holdfast.search.corrections import (
 Kind: TypeAlias = Literal["rule", "decision", "value"]
 """The list that a statement belongs to: what the user wants, what was decided or found out, or a value."""
 
+# Most of these limits were chosen by hand, with pairs of sentences that are not kept. `python -m benchmarks digest`
+# counts what the lists of a summary state. With MIN_CONTENT = 5 four of its summaries lack a statement, with
+# MIN_SHARE = 0.6 one has an old value alone. Much smaller and much larger values of the others change no count.
 MAX_MESSAGE: Final = 1_500
 """The maximum characters of a message of the user. A longer one is pasted text, whose rules are not the user's."""
 MIN_CONTENT: Final = 3
-"""The minimum words and values of a sentence that can be understood on its own."""
+"""The minimum words and values of a sentence that can be understood on its own: "The port is 8443." has fewer."""
 MAX_SHORT: Final = 80
 """The maximum characters of a sentence that states a value with a number in words. Longer ones tell a story."""
 MAX_SIGNED: Final = 100
@@ -63,8 +67,11 @@ MAX_RARE: Final = 2
 MAX_RARE_SHARE: Final = 0.02
 """A word in no more than this share of all sentences is rare too."""
 _LIST_MARK: Final = re.compile(r"\s*(?:(?:[-*+•]|\d{1,3}[.)])\s+)?")
+"""What a line of a list begins with: "- ", "2. ", or nothing; not the "3.11" of "3.11 is required"."""
 _HIRAGANA: Final = re.compile("[\u3041-\u309f]")
+"""Terms with one of these are endings and particles, or pairs with a part of one, and name nothing."""
 _PASTED: Final = re.compile(r"[│┃]|^(?:File \"|E\s+\w*Error\b|\S+:\d+:\d+:\s)|^\w+: \w+Error\b")
+"""A line of a table, a traceback or a compiler: `File "app.py"`, "E   KeyError", "a.py:3:7: ", "x: TypeError"."""
 _DIGIT: Final = re.compile(r"\d")
 
 
@@ -160,16 +167,12 @@ class ListLine:
 
 def list_stated(old: Mapping[Kind, Sequence[str]], messages: Iterable[Message]) -> dict[Kind, tuple[str, ...]]:
     """List what an earlier summary states, and what messages state, the newest last."""
-    new_sentences = read_messages(messages)
     old_lines: list[ListLine] = []
-    all_sentences: list[Sentence] = []
     for kind, texts in old.items():
         for text in texts:
-            line = ListLine.read(text, kind)
-            old_lines.append(line)
-            all_sentences += line.parts
-    all_sentences += new_sentences
-    listed = _Listed(all_sentences)
+            old_lines.append(ListLine.read(text, kind))
+    new_sentences = read_messages(messages)
+    listed = _Listed([*chain.from_iterable(line.parts for line in old_lines), *new_sentences])
     for line in old_lines:
         listed.append(line)
     for sentence in new_sentences:
@@ -194,12 +197,11 @@ def read_messages(messages: Iterable[Message]) -> list[Sentence]:
         for sentence in signals.list_statements([text]):
             if is_by_user:
                 kind = find_kind(sentence)
-                # Any other sentence of the user may be a correction.
-                is_needed = kind is not None or not (_is_pasted(sentence) or sentence.endswith(("?", "？")))
             else:
                 kind = find_conclusion(sentence)
-                is_needed = kind is not None
-            if is_needed:
+            # Any other sentence of the user may be a correction.
+            may_correct = is_by_user and not _is_pasted(sentence) and not sentence.endswith(("?", "？"))
+            if kind is not None or may_correct:
                 found.append(Sentence(sentence, before, kind, is_by_user))
             before = sentence
     return found
@@ -212,8 +214,9 @@ def find_conclusion(sentence: str) -> Kind | None:
     """
     if _is_pasted(sentence) or sentence.endswith(("?", "？")) or len(Sentence(sentence).content) < MIN_CONTENT:
         return None
-    is_explicit = signals.classify_sentence(sentence) in {"decision", "correction"}
-    if is_explicit or signals.has_signal(sentence, "decision", "choice", "conclusion"):
+    if signals.classify_sentence(sentence) in {"decision", "correction"}:
+        return "decision"
+    if signals.has_signal(sentence, "decision", "choice", "conclusion"):
         return "decision"
     return None
 
@@ -234,17 +237,23 @@ def find_kind(sentence: str) -> Kind | None:
         return "decision"
     if signals.has_signal(sentence, "request") or not is_statement(sentence):
         return None
-    claim = read_claim(sentence)
-    if claim is None or len(claim.topic) + len(claim.values) < MIN_CONTENT:
-        return None
-    if "weekday" in claim.values or _DIGIT.search(sentence):
-        return "value"
-    if claim.values and is_plain(sentence) and len(sentence) <= MAX_SHORT:  # "Deploys need two reviewers."
-        return "value"
-    has_name = bool(claim.proper) or bool(find_identifiers([sentence], limit=1))
-    if has_name and (is_plain(sentence) or sentence.casefold().startswith(("we ", "our "))):
+    if _states_value(sentence):
         return "value"
     return None
+
+
+def _states_value(sentence: str) -> bool:
+    """Return whether a statement gives something a value: a number, a day, or a name."""
+    claim = read_claim(sentence)
+    if claim is None or len(claim.topic) + len(claim.values) < MIN_CONTENT:
+        return False
+    if "weekday" in claim.values or _DIGIT.search(sentence):
+        return True
+    if claim.values and is_plain(sentence) and len(sentence) <= MAX_SHORT:  # "Deploys need two reviewers."
+        return True
+    if not (is_plain(sentence) or sentence.casefold().startswith(("we ", "our "))):
+        return False
+    return bool(claim.proper) or bool(find_identifiers([sentence], limit=1))
 
 
 def _is_pasted(sentence: str) -> bool:
@@ -300,20 +309,21 @@ class _Listed:
                 self.by_word[word].add(place)
 
     def add(self, sentence: Sentence) -> None:
-        """Add a sentence: after a statement that it may correct, instead of one that it replaces, or on a line alone.
-
-        What a correction is about may be in the sentence before it: "Nora left. Write to Emil instead."
-        """
-        if self._join(sentence):
+        """Add a sentence after a statement that it may correct, instead of one that it replaces, or on a line alone."""
+        if self._join(sentence) or self._join_with_before(sentence):
             return
-        before = sentence.before
-        is_after_short = 0 < len(before) <= MAX_BEFORE_CHARS and before not in self.by_text
-        if is_after_short and sentence.has_sign:
-            both = replace(sentence, text=f"{before} {sentence.text}")
-            if self._join(both):
-                return
         if sentence.kind:
             self.append(ListLine(sentence.kind, (sentence,)))
+
+    def _join_with_before(self, sentence: Sentence) -> bool:
+        """Join a correction together with the sentence before it, which says what it is about.
+
+        "Nora left. Write to Emil instead." That sentence must be short and not on a line of its own.
+        """
+        before = sentence.before
+        if not before or len(before) > MAX_BEFORE_CHARS or before in self.by_text or not sentence.has_sign:
+            return False
+        return self._join(replace(sentence, text=f"{before} {sentence.text}"))
 
     def _join(self, sentence: Sentence) -> bool:
         """Write a sentence after or instead of a statement; return False if there is none to which it belongs."""
