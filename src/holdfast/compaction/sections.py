@@ -31,15 +31,26 @@ LATER: Final = " (later: "
 """The text before each later sentence about the same thing in a line of a list. A bracket closes it."""
 
 _HEADING: Final = re.compile(r"^#{1,4} +\S.*$")
+"""A heading of a summary: "## Goal"; not "#12 is fixed", nor one of a text that a model has nested deeper."""
 _MIN_TOKENS: Final = 8
 """A section with less room than this under its heading is dropped."""
+_LINE_ENDS: Final = 3
+"""The tokens of the line ends around the heading and the end of a section, at most."""
 _MAX_TRIES: Final = 12
 """How many times sections are cut to a smaller size, because a token counter need not be additive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of a summary. If the sections do not all fit, `weight` sets its share; with `newest` its end is kept."""
+    """A part of a summary.
+
+    Attributes:
+        title: Its heading; empty for none.
+        lines: Its lines.
+        weight: Its share of the room, relative to the others, if the sections do not all fit.
+        newest: Whether the last lines are kept if it is cut, instead of the first ones.
+        end: A line below the others that is never cut.
+    """
 
     title: str
     lines: tuple[str, ...]
@@ -61,7 +72,7 @@ class Section:
         """Cut the section to `room` tokens; None if that is not worth a heading."""
         if cost <= room:
             return self
-        left = room - count(self.title) - count(self.end) - 3
+        left = room - count(self.title) - count(self.end) - _LINE_ENDS
         if left < _MIN_TOKENS:
             return None
         lines = list(self.lines)
@@ -123,7 +134,7 @@ def pack(sections: Iterable[Section], *, limit: int, count: TokenCounter = count
 def _fit(given: Sequence[Section], limit: int, count: TokenCounter) -> list[Section]:
     """Cut sections to their shares. If there is no room for all, those of the smallest weight are dropped first."""
     costs = [count(section.text) + 1 for section in given]
-    rooms = _shares(costs, [section.weight for section in given], limit)
+    rooms = _divide(costs, [section.weight for section in given], limit)
     fitted: list[Section] = []
     without_room: list[int] = []
     for index, section in enumerate(given):
@@ -138,7 +149,7 @@ def _fit(given: Sequence[Section], limit: int, count: TokenCounter) -> list[Sect
     return _fit([*given[:dropped], *given[dropped + 1 :]], limit, count)
 
 
-def _shares(costs: Sequence[int], weights: Sequence[int], limit: int) -> list[int]:
+def _divide(costs: Sequence[int], weights: Sequence[int], limit: int) -> list[int]:
     """Divide tokens among sections: each gets what it needs if that is below its share, or its share of the rest."""
     rooms: dict[int, int] = {}
     waiting = set(range(len(costs)))
@@ -177,14 +188,20 @@ def cut_to(text: str, *, limit: int, count: TokenCounter = count_text) -> str:
 Range: TypeAlias = tuple[int, int]
 """The first and last of a run of archive numbers."""
 
+# What is read of a summary that comes back: it may be an older one, one of pi, or one that a client has cut.
 _FRAME: Final = re.compile(
     r"\A\s*The conversation history before this point[^\n]{0,80}\n+<summary>\n(.*?)\n?</summary>\s*\Z", re.DOTALL
 )
+"""A whole message that is a summary in its frame, as `wrap_summary` and pi write it."""
 _FRAME_TAG: Final = tag_pattern("summary")
 _FILES: Final = re.compile(r"<(read|modified)-files>\n(.*?)(?:\n?</\1-files>|\n\n|\Z)", re.DOTALL)
+"""A list of files. If its end is cut off, it ends at the next empty line, or with the text."""
 _APPENDED: Final = re.compile(rf"^(?:{RECENT}|{FAILURES})\n(?:[^\n]+(?:\n|\Z))*", re.MULTILINE)
+"""A section that was added by rule, up to the next empty line."""
 _ARCHIVED: Final = re.compile(r"^Archive: messages ([\d, –-]{1,2000}) are kept[^\n]*$", re.MULTILINE)
+"""The line that `archive_line` writes: "Archive: messages 3–17, 21 are kept word for word."."""
 _RUN: Final = re.compile(r"(\d{1,15})(?:[–-](\d{1,15}))?")
+"""A number or a range of that line."""
 _MAX_RANGES: Final = 24
 """How many ranges of archive numbers a summary names, the newest ones."""
 
