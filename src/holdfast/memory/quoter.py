@@ -17,6 +17,7 @@ from holdfast.calls import Deadline
 from holdfast.embed.base import Floats
 from holdfast.memory import block
 from holdfast.memory.passage_search import ANSWER_REACH, MAX_LEADS, Found
+from holdfast.search.arrays import Ints
 from holdfast.search.candidates import Candidates
 from holdfast.search.fuse import measure_chat, relative
 from holdfast.search.pack import (
@@ -64,6 +65,7 @@ _MAX_NEW_SHARE: Final = 0.34
 """The maximum share of new words in a question that is the same as that of the recall."""
 _QUESTION: Final = re.compile("[?？]")
 _ONE: Final = np.ones(1, np.float32)
+"""The scores of the windows of a passage that has only one."""
 
 
 def quote_best(found: Found, *, room: float, known: Sequence[str], deadline: Deadline) -> list[Quote]:
@@ -121,9 +123,6 @@ class Quoter:
         min_score: float = 0.0,
         is_by_weights: bool = False,
     ) -> None:
-        query = found.query
-        recipe = query.order.recipe
-        is_recipe = query.order.fusion == "recipe"
         self._found = found
         self._deadline = deadline
         self._excerpt_chars = excerpt_chars
@@ -132,25 +131,12 @@ class Quoter:
         self._weights = found.excerpt_weights
         if is_by_weights:
             self._weights = found.quote_weights
-        self._is_adaptive = query.fill == "adaptive"
-        order = found.ranking.order
-        worth = relative(found.ranking.scores[order])
-        if is_recipe and query.order.variety is None:
-            order, worth = found.ranking.for_quoting(found.candidates.sizes, recipe)
-        places: list[int] = order.tolist()
+        self._is_adaptive = found.query.fill == "adaptive"
+        order, worth = _order_by_worth(found)
         if best is None:
-            best = recipe.best
-        self._best = frozenset(places[:best])
-        # A passage with most of the question in one window is worth its tokens, whatever the scores of others.
-        scores = np.maximum(worth, found.candidates.together[order] ** 2).tolist()
-        self._values: dict[int, float] = dict(zip(places, scores, strict=True))
-        if min_score and self._is_adaptive:
-            ranked = relative(found.ranking.scores)
-            self._values = {place: value for place, value in self._values.items() if ranked[place] >= min_score}
-        if is_recipe and query.neighbours > 0:
-            self._values = _add_answers(self._values, found.candidates, questions=self._find_questions())
-        if self._is_adaptive:
-            self._values = {place: value for place, value in self._values.items() if value >= MIN_SCORE}
+            best = found.query.order.recipe.best
+        self._best = frozenset(order[:best].tolist())
+        self._values = self._rate(order, worth, min_score=min_score)
         self._order = list(self._values)
         self._ranks = {place: number for number, place in enumerate(self._order)}
         self._window_scores: dict[int, Floats] = {}
@@ -180,9 +166,24 @@ class Quoter:
             adaptive=self._is_adaptive,
         )
 
-    def _find_questions(self) -> set[int]:
+    def _rate(self, order: Ints, worth: Floats, *, min_score: float) -> dict[int, float]:
+        """Return the value of each passage that may be quoted, in order. An adaptive block leaves out weak ones."""
+        found = self._found
+        # A passage with most of the question in one window is worth its tokens, whatever the scores of others.
+        scores = np.maximum(worth, found.candidates.together[order] ** 2).tolist()
+        values: dict[int, float] = dict(zip(order.tolist(), scores, strict=True))
+        if min_score and self._is_adaptive:
+            ranked = relative(found.ranking.scores)
+            values = {place: value for place, value in values.items() if ranked[place] >= min_score}
+        if found.query.order.fusion == "recipe" and found.query.neighbours > 0:
+            values = _add_answers(values, found.candidates, questions=self._find_questions(values))
+        if self._is_adaptive:
+            values = {place: value for place, value in values.items() if value >= MIN_SCORE}
+        return values
+
+    def _find_questions(self, values: Mapping[int, float]) -> set[int]:
         """Find the best passages that a short answer may follow: questions of a person, and calls of an agent."""
-        best = list(islice(self._values, _MAX_QUESTIONS))
+        best = list(islice(values, _MAX_QUESTIONS))
         self._found.read(best)
         questions: set[int] = set()
         for place in best:
@@ -236,6 +237,14 @@ class Quoter:
         )
 
 
+def _order_by_worth(found: Found) -> tuple[Ints, Floats]:
+    """Return the passages in the order in which they are quoted, and what each is worth, 1 for the best."""
+    ranking = found.ranking
+    if found.query.order.fusion == "recipe" and found.query.order.variety is None:
+        return ranking.for_quoting(found.candidates.sizes, found.query.order.recipe)
+    return ranking.order, relative(ranking.scores[ranking.order])
+
+
 def _repeats_question(text: str, weights: Mapping[str, float]) -> bool:
     """Return whether a text only asks the question of the recall, and so does not answer it."""
     if len(text) > _MAX_QUESTION_CHARS or not text.rstrip().endswith(("?", "？")):
@@ -282,7 +291,7 @@ def _score_windows(candidates: Candidates, places: Sequence[int]) -> dict[int, F
     return scores
 
 
-def _add_answers(values: dict[int, float], found: Candidates, *, questions: Collection[int]) -> dict[int, float]:
+def _add_answers(values: Mapping[int, float], found: Candidates, *, questions: Collection[int]) -> dict[int, float]:
     """Add short passages that follow questions: the answer of a tool contains no word of the question."""
     first: dict[int, float] = {}
     for place in islice(values, _MAX_QUESTIONS):
