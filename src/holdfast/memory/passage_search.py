@@ -214,43 +214,16 @@ def find_passages(store: Store, query: RecallQuery, embedders: Sequence[Embedder
         weights = weigh_subject(query.texts[-1])
     else:
         weights = weigh_terms(query.texts)
-    last = ""
-    if query.texts:
-        last = query.texts[-1]
     related: dict[str, Mapping[str, float]] = {}
     if query.order.fusion == "recipe":
         related = find_related(weights)
-    since = None
-    if query.days is not None and query.now is not None:
-        since = query.now - query.days * _DAY
-    question = SearchQuery(
-        scope=query.scope,
-        across=query.across,
-        terms=weights,
-        related=related,
-        without_messages=query.shown.messages,
-        without_passages=query.shown.passages,
-        since=since,
-        newest=query.newest,
-        neighbours=max(query.neighbours, ANSWER_REACH),
-    )
-    searched = _search_by_vectors(store, question, last, embedders, deadlines)
+    last = ""
+    if query.texts:
+        last = query.texts[-1]
+    searched = _search_by_vectors(store, _make_search(query, weights, related=related), last, embedders, deadlines)
     candidates = replace(searched.candidates, times=_order_times(searched.candidates, now=query.now))
     deadlines.end.check()
-    is_asking = asks_something(last)
-    reference = 0.0
-    if is_asking:  # every statement refers to something known; only for a question it means that memory is wanted
-        reference = measure_reference(last)
-    signals = Signals(
-        candidates=candidates,
-        dates=_find_dates(last, candidates.times, now=query.now),
-        length=sum(weight for term, weight in weights.items() if not is_unsegmented(term)),
-        words=count_words(weights),
-        vector_weight=vector_weight(searched.embedder, last),
-        reference=reference,
-        is_asking=is_asking,
-        now=query.now,
-    )
+    signals = _read_signals(query, weights, candidates, embedder=searched.embedder)
     warnings = list(searched.warnings)
     ranking = _rank(store, query, signals)
     if deadlines.few.is_over:
@@ -309,6 +282,49 @@ def spread_over_sessions(found: Found) -> Found | None:
 
 
 # --- the question ----------------------------------------------------------------------
+
+
+def _make_search(
+    query: RecallQuery, weights: Mapping[str, float], *, related: Mapping[str, Mapping[str, float]]
+) -> SearchQuery:
+    """Make the search of the store for a query, by words alone."""
+    since = None
+    if query.days is not None and query.now is not None:
+        since = query.now - query.days * _DAY
+    return SearchQuery(
+        scope=query.scope,
+        across=query.across,
+        terms=weights,
+        related=related,
+        without_messages=query.shown.messages,
+        without_passages=query.shown.passages,
+        since=since,
+        newest=query.newest,
+        neighbours=max(query.neighbours, ANSWER_REACH),
+    )
+
+
+def _read_signals(
+    query: RecallQuery, weights: Mapping[str, float], candidates: Candidates, *, embedder: Embedder | None
+) -> Signals:
+    """Add to the candidates what the question itself says: its dates, its length, and whether it asks."""
+    last = ""
+    if query.texts:
+        last = query.texts[-1]
+    is_asking = asks_something(last)
+    reference = 0.0
+    if is_asking:  # every statement refers to something known; only for a question it means that memory is wanted
+        reference = measure_reference(last)
+    return Signals(
+        candidates=candidates,
+        dates=_find_dates(last, candidates.times, now=query.now),
+        length=sum(weight for term, weight in weights.items() if not is_unsegmented(term)),
+        words=count_words(weights),
+        vector_weight=vector_weight(embedder, last),
+        reference=reference,
+        is_asking=is_asking,
+        now=query.now,
+    )
 
 
 def _weigh_by_rarity(weights: Mapping[str, float], rarity: Mapping[str, float]) -> dict[str, float]:
