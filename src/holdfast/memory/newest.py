@@ -174,47 +174,52 @@ def find_newest(
     later = _LaterTexts.read(found, [*texts, *again.places, *best], is_open=is_open, rarity=rarity)
 
     # What replaces each of them: later passages, facts of the block, and successors of facts.
-    passages: dict[int, list[int]] = {}
     replaced: list[Statement] = []
+    passages: dict[int, list[int]] = {}
     for place, some in statements.items():
-        moment = (int(candidates.times[place]), place)
         replacing: dict[int, None] = {}  # each place once, in order
         for statement in some:
+            moment = (int(candidates.times[place]), place)
             places = later.find(statement, after=moment, speaker=found.texts[place].speaker)
             if places:
-                replacing.update(dict.fromkeys(places))
                 replaced.append(statement)
+                replacing.update(dict.fromkeys(places))
         passages[place] = list(replacing)
     passages = _leave_out_series(passages)
-    by_facts: set[int] = set()
-    for place, some in statements.items():
-        if later.are_replaced(some, place, facts=facts):
-            by_facts.add(place)
+    by_facts = {place for place, some in statements.items() if later.are_replaced(some, place, facts=facts)}
     for place, successor in _find_past_facts(found, texts, past):
         by_facts.add(place)
         passages[place] = [*passages.get(place, ()), *successor]
     of_facts: dict[str, list[int]] = {}
     for hit in facts:
-        if hit.fact.time:
-            moment = (hit.fact.time, len(candidates))
-            statement = Statement.read(hit.fact.content)
-            of_facts[hit.fact.id] = later.find(statement, after=moment)
-            if of_facts[hit.fact.id]:
-                replaced.append(statement)
+        if not hit.fact.time:
+            continue
+        statement = Statement.read(hit.fact.content)
+        of_facts[hit.fact.id] = later.find(statement, after=(hit.fact.time, len(candidates)))
+        if of_facts[hit.fact.id]:
+            replaced.append(statement)
     # The instructions have no time, so everything that a person says counts as later. They are not marked as outdated:
     # a statement that is about something else does little harm then.
-    of_instructions = [later.find(statement, after=(-1, -1), needs_subject=False) for statement in instructed]
+    of_instructions: list[int] = []
+    for statement in instructed:
+        of_instructions += later.find(statement, after=(-1, -1), needs_subject=False)
 
-    # Rank the statements that replace something, so that they are quoted first.
-    first_places = dict.fromkeys(chain(*of_instructions, *passages.values(), *of_facts.values()))
-    order = [place for place in first_places if candidates.eligible[place]][:_MAX_FIRST]
+    replacing_first = chain(of_instructions, *passages.values(), *of_facts.values())
+    first = _rank_first(found, replacing_first, statements=[*replaced, *instructed])
+    return Newest(found=first, passages=passages, facts=of_facts, by_facts=by_facts)
+
+
+def _rank_first(found: Found, places: Iterable[int], *, statements: Sequence[Statement]) -> Found:
+    """Rank the passages that replace something, and no others, so that they are quoted first.
+
+    Their excerpts are chosen by the words of the statements that they replace.
+    """
+    order = [place for place in dict.fromkeys(places) if found.candidates.eligible[place]][:_MAX_FIRST]
     scores = found.ranking.scores.copy()
     scores[order] = max(1.0, float(scores.max(initial=0)))
     ranking = replace(found.ranking, order=np.array(order, np.int64), scores=scores)
-    # The excerpt of a later statement is chosen by the words of the statements that it replaces.
-    terms = _find_answer_terms([*replaced, *instructed], asked=found.weights)
-    first = replace(found, ranking=ranking, quote_weights={**found.quote_weights, **terms})
-    return Newest(found=first, passages=passages, facts=of_facts, by_facts=by_facts)
+    terms = _find_answer_terms(statements, asked=found.weights)
+    return replace(found, ranking=ranking, quote_weights={**found.quote_weights, **terms})
 
 
 # --- earlier statements ----------------------------------------------------------------
