@@ -155,6 +155,8 @@ def run_job(
     if not rows:
         memory.store.remove_jobs(Select(scope=job.scope, ids=(job.id,)))
         return Step(is_done=True)
+
+    # Extract the facts: with the model, or by rule if it cannot answer about these messages.
     found = _extract(memory, job, rows, model=meter, cancel=cancel)
     limit = ""
     if meter is not None:
@@ -171,6 +173,8 @@ def run_job(
         answer = replace(answer, is_left_to_rules=True)
         count = plural(len(rows), "message")
         warning = f"{FAILED} after {tries} tries ({answer.failure}): {count} read by rules alone; {_READ_AGAIN}"
+
+    # Store them, with how far the session has been read.
     read = rows
     if found.unread:  # a model that fails in the middle has read the messages before
         read = [row for row in rows if row.id < min(found.unread)]
@@ -182,6 +186,8 @@ def run_job(
     is_done = bool(read) and _is_done(memory, job, last=read[-1].id)
     if is_done:
         memory.store.remove_jobs(Select(scope=job.scope, ids=(job.id,)))
+
+    # Record how the model has answered, unless a limit or the caller ended the call.
     is_cancelled = cancel is not None and cancel.is_set()
     is_refused = bool(limit) and not answer.is_unusable
     if model is not None and not is_refused and not is_cancelled:
@@ -223,8 +229,10 @@ class _Answer:
 def _is_done(memory: Memory, job: Job, *, last: int) -> bool:
     """Return whether a job is done: all of it is read, or the rest is not worth a call and is left to the next job."""
     until = read_number(job.data, "until")
-    if last >= until or job.data.get("has_more") is not True:
-        return last >= until
+    if last >= until:
+        return True
+    if job.data.get("has_more") is not True:
+        return False
     rest = memory.store.read_messages(Select(scope=job.scope, after=last, before=until + 1, limit=_BATCH_MESSAGES))
     return len(rest) < _BATCH_MESSAGES and sum(measure(row.message) for row in rest) < MIN_BATCH // 2
 
@@ -291,7 +299,7 @@ def _store(
         time=memory.clock(),
         is_left_to_rules=answer.is_left_to_rules,
     )
-    if not _are_there(store, job.scope, rows):
+    if _find_forgotten(store, job.scope, rows):
         return False
     try:
         with store.transaction():
@@ -299,18 +307,17 @@ def _store(
             store.add_facts(found.rows_to_add)
     except ConflictError:
         return False
-    if not _are_there(store, job.scope, rows):  # a message was forgotten in this moment: forget its facts too
-        gone = {row.id for row in rows} - {row.id for row in _read(store, job.scope, rows)}
-        memory.forget(scope=job.scope, ids=sorted(gone))
+    forgotten = _find_forgotten(store, job.scope, rows)
+    if forgotten:  # in this moment: forget its facts too
+        memory.forget(scope=job.scope, ids=sorted(forgotten))
     return True
 
 
-def _read(store: Store, scope: Scope, rows: Sequence[MessageRow]) -> list[MessageRow]:
-    return store.read_messages(Select(scope=scope, ids=tuple(row.id for row in rows)))
-
-
-def _are_there(store: Store, scope: Scope, rows: Sequence[MessageRow]) -> bool:
-    return len(_read(store, scope, rows)) == len(rows)
+def _find_forgotten(store: Store, scope: Scope, rows: Sequence[MessageRow]) -> set[int]:
+    """Return the numbers of messages that are no longer stored."""
+    numbers = {row.id for row in rows}
+    stored = store.read_messages(Select(scope=scope, ids=tuple(sorted(numbers))))
+    return numbers - {row.id for row in stored}
 
 
 def _record_pause(memory: Memory, job: Job, pause: Pause, of_model: Pause, answer: _Answer) -> str:
@@ -349,7 +356,7 @@ def _run_old_job(memory: Memory, job: Job) -> Step:
     ids = tuple(number for number in job.data["ids"] if type(number) is int)
     rows = memory.store.read_messages(Select(scope=job.scope, ids=ids))
     found = _extract(memory, job, rows, model=None, cancel=None)
-    if _are_there(memory.store, job.scope, rows):
+    if not _find_forgotten(memory.store, job.scope, rows):
         memory.store.add_facts(found.rows_to_add)
         memory.store.remove_jobs(Select(scope=job.scope, ids=(job.id,)))
     return Step(found=found, messages=len(rows), is_done=True)
