@@ -379,7 +379,7 @@ _MAX_FILES: Final = 60
 """The maximum number of files in each of the two lists."""
 
 
-def make_appendix(plan: CompactionPlan, *, recent_turns: int, is_recalled: bool = True) -> tuple[Section, ...]:
+def make_appendix(plan: CompactionPlan, *, recent_turns: int, is_recalled: bool) -> tuple[Section, ...]:
     """Make the sections below every summary, which models tend to forget: turns, failures, files, archive numbers."""
     archive: tuple[str, ...] = ()
     line = archive_line(plan.ids, earlier=read_archive_line(plan.previous), is_recalled=is_recalled)

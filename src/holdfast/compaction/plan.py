@@ -443,12 +443,12 @@ def _split(pieces: Sequence[P], room: float, parts: int) -> list[list[P]]:
     return runs
 
 
-def drop_oldest(pieces: Sequence[P], limit: int, parts: int = PARTS) -> tuple[list[P], list[P]]:
+def drop_oldest(pieces: Sequence[P], limit: int) -> tuple[list[P], list[P]]:
     """Drop the oldest runs until the rest is at most `limit` tokens; return what was dropped, and the rest."""
     dropped: list[P] = []
     rest = list(pieces)
     while count_tokens(rest) > limit:
-        runs = split_by_share(rest, parts)
+        runs = split_by_share(rest, PARTS)
         if len(runs) <= 1:
             break
         dropped += runs[0]

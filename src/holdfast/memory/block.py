@@ -234,7 +234,7 @@ def render_overview(
     tasks: Sequence[Fact],
     sessions: Sequence[PastSession],
     marks: Marks,
-    archive_tool: str = "",
+    archive_tool: str,
 ) -> str:
     """Render an overview; an empty text if there is nothing to say."""
     lines: list[str] = []

@@ -181,7 +181,7 @@ def reader_of(job: Job) -> str:
 
 
 def make_read_record(
-    scope: Scope, reader: str, *, model: str, start: int, last: int, time: int, is_left_to_rules: bool = False
+    scope: Scope, reader: str, *, model: str, start: int, last: int, time: int, is_left_to_rules: bool
 ) -> Record:
     """Make the record that a batch was read. Storing it fails if another process has read what follows `start`.
 

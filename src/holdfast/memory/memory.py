@@ -497,12 +497,10 @@ class Memory:
         exclusion.settle(self.store, list(found.values()), settled=settled, time=self.clock())
         return list(found.values())
 
-    def pin_facts(
-        self, fact_ids: Sequence[str], *, scope: Scope, across: Across = True, pinned: bool = True
-    ) -> list[FactRow]:
+    def pin_facts(self, fact_ids: Sequence[str], *, scope: Scope, pinned: bool = True) -> list[FactRow]:
         """Pin or unpin facts, and return those that changed. A pinned fact is in every block, and never replaced."""
         rows: list[FactRow] = []
-        for row in self.facts(scope=scope, across=across):
+        for row in self.facts(scope=scope, across=True):
             if row.id in fact_ids and row.pinned != pinned:
                 rows.append(replace(row, pinned=pinned))
         self.store.add_facts(rows)

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import zip_longest
-from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
 
 from holdfast import signals
@@ -187,11 +186,11 @@ def list_last_sessions(
     scope: Scope,
     *,
     across: Across,
-    has_own: bool = False,
+    has_own: bool,
     limit: int,
-    outdated: Mapping[int, Sequence[str]] = MappingProxyType({}),
+    outdated: Mapping[int, Sequence[str]],
 ) -> Iterator[SessionLine]:
-    """List the last sessions that are worth a line, newest first, by default without the one that asks.
+    """List the last sessions that are worth a line, newest first; with `has_own`, also the one that asks.
 
     `outdated` has, by message, words that no longer hold. No session is named by them.
     """

@@ -32,7 +32,7 @@ from holdfast.memory.query import (
 from holdfast.search.arrays import Ints
 from holdfast.search.candidates import Candidates
 from holdfast.search.dates import find_dates
-from holdfast.search.fuse import Parts, Ranking, Signals, rank, top
+from holdfast.search.fuse import MAX_RANKED, Parts, Ranking, Signals, rank, top
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.related import find_related
 from holdfast.search.relevance import MIN_LISTED_MATCH, find_relevant, measure_matches
@@ -73,8 +73,6 @@ _MIN_SUBJECT: Final = 0.6
 """The share of a subject that a passage must contain (`python -m benchmarks broad`)."""
 _NEIGHBOUR_LOSS: Final = 0.15
 """How much less a neighbour scores for each step that it is away."""
-_MAX_RANKED: Final = 400
-"""How many passages are ranked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -496,4 +494,4 @@ def _add_neighbours(ranking: Ranking, found: Candidates, *, reach: int) -> Ranki
     scores = np.where(found.eligible, scores, np.float32(0))
     gained = np.maximum(scores - hits[:-1], np.float32(0))
     stages = {**ranking.stages, "neighbours": gained}
-    return Ranking(order=top(scores, _MAX_RANKED), scores=scores, stages=stages)
+    return Ranking(order=top(scores, MAX_RANKED), scores=scores, stages=stages)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from holdfast import signals
@@ -63,9 +62,7 @@ class SessionLine:
     messages: tuple[int, ...] = ()
 
 
-def describe(
-    store: Store, span: SessionSpan, *, outdated: Mapping[int, Sequence[str]] = MappingProxyType({})
-) -> SessionLine | None:
+def describe(store: Store, span: SessionSpan, *, outdated: Mapping[int, Sequence[str]]) -> SessionLine | None:
     """Make the line of a session; None if it has neither a title nor an outcome that may be shown.
 
     `outdated` has, by message, words that no longer hold and that the line must not repeat.

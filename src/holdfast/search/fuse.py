@@ -18,6 +18,8 @@ from holdfast.search.dates import Range
 
 Fusion: TypeAlias = Literal["recipe", "weighted", "rrf"]
 
+MAX_RANKED: Final = 400
+"""The maximum number of passages that are ranked."""
 # Estimates of the size of a quote and its header: passages are ordered for quoting before their texts are read.
 MAX_QUOTE_CHARS: Final = 340
 HEADER_CHARS: Final = 31
@@ -221,7 +223,7 @@ class Ranking:
         return list(map(Parts, *columns))
 
 
-def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranking:
+def rank(signals: Signals, *, order: Order = Order()) -> Ranking:
     """Rank the candidates. Those with a score of 0 are left out."""
     found = signals.candidates
     words = relative(found.keyword * found.eligible)
@@ -252,7 +254,7 @@ def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranki
         case "recipe":
             scores = order.recipe.score(signals, stages)
     scores = scores * found.eligible
-    return Ranking(order=top(scores, limit), scores=scores, stages=stages)
+    return Ranking(order=top(scores, MAX_RANKED), scores=scores, stages=stages)
 
 
 def relative(values: Floats) -> Floats:
