@@ -663,9 +663,12 @@ def read_questions(given: Any) -> tuple[str, ...]:
 # --- quotes ------------------------------------------------------------------------
 
 _LOOSE: Final = re.compile(r"[\s\u200b\ufeff*`_~]+")
+"""What a model may leave out or add in a quote: spaces, also invisible ones, and the emphasis of Markdown."""
 _SAME: Final = str.maketrans("“”„«»‘’‚′–—−…", '"""""' + "''''" + "---" + ".", "")
+"""Characters that a model may write in another form: quotation marks, apostrophes, dashes, an ellipsis."""
 _NUMBER: Final = re.compile(r"\d+(?:[.,:]\d+)*")
 _MASK: Final = "[REDACTED"
+"""The beginning of what redaction writes in place of a secret."""
 _MIN_QUOTE: Final = 6
 """The minimum letters of a quote that proves anything; see `weigh_letters`."""
 
@@ -696,6 +699,7 @@ def _unsegmented_share(text: str) -> float:
 # --- answers -----------------------------------------------------------------------
 
 _COMMA: Final = re.compile(r",(?=\s*[}\]])")
+"""A comma after the last entry, which JSON does not allow: `[1, 2,]`."""
 _MAX_OBJECT_CHARS: Final = 20_000
 """A longer object is not one fact, and trying to parse one at every brace would take long."""
 

@@ -103,7 +103,9 @@ def retire(fact: FactRow, *, time: int) -> FactRow:
 # --- search --------------------------------------------------------------------
 
 _MIN_SHARES: Final = ((2, 0.5), (8, 0.34), (math.inf, 0.2))
-"""The share of a question that a fact must contain, by the number of terms in the question: up to 2, up to 8, more."""
+"""The share of a question that a fact must contain, by the number of terms in the question: up to 2, up to 8, more.
+
+In a short question one common word is half of it; of a long one, an answer repeats little."""
 MIN_FACTS: Final = 100
 """Rarity is computed as if there were at least this many facts, so that one missing word does not outweigh all."""
 
@@ -431,6 +433,7 @@ _MAX_VALUE_CHARS: Final = 200
 """A longer text is not an address or a number, and matching the patterns would take long."""
 _UNIT: Final = r"(?: (?:[kMG]B|ms|seconds?|minutes?|hours?|days?|weeks?|euros?|dollars?)\b)?"
 _TOKEN: Final = re.compile(rf"[A-Z][a-z]{{2,8}} \d{{1,2}}\b|[\x21-\x7e]+{_UNIT}|[^\x00-\x7f\s，。；]+")
+"""What may be a value: "May 3", a word of ASCII with or without a unit ("30 seconds", "8080,"), other letters."""
 
 
 @lru_cache(maxsize=4096)
@@ -482,6 +485,7 @@ def _contains(content: str, value: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _plain(text: str) -> str:
+    """Return a text without width, case, articles, quotation marks and punctuation, except that of numbers."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(re.sub(r"\b(?:the|a|an)\b|[\"'`“”‘’「」《》。!]+|(?<!\d)[.,]|[.,](?!\d)", " ", folded).split())
 
@@ -501,18 +505,22 @@ def _slots() -> dict[str, str]:
 
 _ARTICLE: Final = re.compile(r"^(?:the|our|my|a|an)\s+", re.IGNORECASE)
 _FIRST_PERSON: Final = re.compile(r"\b(?:i|my|me)\b|我|私|나는|내", re.IGNORECASE)
+"""A question about the person who asks, who is the subject `user` of facts: "my", 我."""
 _NOT_A_SUBJECT: Final = re.compile(
     r"\b(?:the|our|my|your|its|this|that|new|current|actual|latest|now|a|an)\b|['’]s\b", re.IGNORECASE
 )
+"""Words that do not tell one thing from another: "our new API" and "the API's" are the API."""
 _NOT_A_SUBJECT_CJK: Final = re.compile(
     "我们的?|咱们的?|我的|这个|那个|新的|现在的?|目前的?|当前的?|的|の|(?<=[^\\x00-\\x7f])\\s+(?=[^\\x00-\\x7f])"
 )
+"""The same, and spaces between characters of a script without spaces: 我们的 数据库 is 数据库."""
 _SHORT_FORMS: Final[Mapping[str, str]] = {
     "prod": "product",  # the stem of "production"
     "db": "databas",
     "repo": "repositori",
     "k8s": "kubernet",
 }
+"""Short names, and the terms of the long ones. `terms` returns stems, so these are stems too."""
 
 
 def split_slot(noun: str) -> tuple[str, str] | None:
@@ -595,6 +603,7 @@ def type_of(slot: str) -> FactType:
 # --- explicit statements -----------------------------------------------------------
 
 _SLOT_OF_KIND: Final = {"url": "url", "path": "place", "version": "version", "date": "date"}
+"""The property that a correction is about if its words name none, by its value: that of "v3" is `version`."""
 
 
 def read_statement(text: str, *, subject: str, slot: str) -> Draft:

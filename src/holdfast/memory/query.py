@@ -212,6 +212,7 @@ def asks_nothing(text: str) -> bool:
 _MAX_COMMAND: Final = 100
 """A message with more characters is more than a command."""
 _NO_LETTERS: Final = re.compile(r"[\W_]+")
+"""All between words: "Run tests, commit!" is "run tests commit"."""
 
 
 def _is_command(text: str) -> bool:
@@ -252,12 +253,14 @@ _WE: Final = re.compile(
     r"\b(?:we|us|ours?|wir|uns(?:er\w*)?|nous|notre|nos|nosotr[oa]s|nuestr\w*)\b|我们|我們|咱们|私たち|我々|우리|저희",
     re.IGNORECASE,
 )
-"""The speaker and the agent, or the team."""
+"""The speaker and the agent, or the team: "our", 我们; not "I", who may ask about anything."""
 _PAST: Final = re.compile(
     r"\b(?:did|was|were|had|hatte\w*|wurde\w*|avait|avions)\b|之前|上次|当时|當時|刚才|剛才|前回|さっき|先ほど|지난번|아까",
     re.IGNORECASE,
 )
+"""A time before: "did", "last time" in other languages; not "do" and "is"."""
 _DEFINITE: Final = re.compile(r"\b(?:the|that|this|those|these)\b|[那这這]|その|あの", re.IGNORECASE)
+"""A thing that both know: "the port", 那个; not "a port"."""
 _REFERENCES: Final = ((_WE, 0.4), (_PAST, 0.3), (_DEFINITE, 0.2))
 """How much each of them adds. The weights were chosen with `python -m benchmarks other-words` and `recall`, by leaving
 out each data set once (docs/benchmarks.md)."""
@@ -295,7 +298,7 @@ _KANA_WEIGHT: Final = 0.3
 _SIGNS: Final = "的了是在和有我你他她它们这那吗呢吧啊与及或也都就而被把从对为以之其于并等个什么哪谁怎几何誰"
 _PAIRS: Final = ("什么", "怎么", "哪些", "哪个", "多少", "几个", "为什", "是什", "么时", "时候")
 _SILENT: Final = frozenset((*_SIGNS, *_PAIRS))
-"""Chinese characters of questions that are often missing in the answer."""
+"""Chinese characters, and pairs of them, that questions have and answers often do not: 什么时候 ("when"), 吗."""
 _FRAME: Final = """
     ask become big come current ever exactly find give go happen kind know large last late long make many mean mention
     much need new often old please remember say see soon take talk tell thing think time try use want way
@@ -304,7 +307,7 @@ _FRAME: Final = """
 _FRAME_WEIGHT: Final = 0.5
 """The weight of such a word."""
 _KINDS: Final = "app application component library module package part program project service system team tool topic"
-"""Words for what kind of thing a subject is."""
+"""Words for what kind of thing a subject is: the "service" of "the billing service", not its "billing"."""
 
 
 def weigh_terms(texts: Sequence[str]) -> dict[str, float]:
