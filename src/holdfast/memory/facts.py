@@ -603,7 +603,7 @@ def type_of(slot: str) -> FactType:
 # --- explicit statements -----------------------------------------------------------
 
 _SLOT_OF_KIND: Final = {"url": "url", "path": "place", "version": "version", "date": "date"}
-"""The property that a correction is about if its words name none, by its value: that of "v3" is `version`."""
+"""The property that a correction is about if its words name none, by the kind of its value: that of "2.4.1" is `version`."""
 
 
 def read_statement(text: str, *, subject: str, slot: str) -> Draft:
