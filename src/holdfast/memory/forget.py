@@ -152,15 +152,21 @@ def _clean_records(
     edit = to_json(Edit(change=Forgotten(), ids=ids, reason="asked for", tokens_before=0, tokens_after=0))
     key = f"forgotten:{digest(repr((ids, sorted(fact_ids))))}"
     changes = [Record(scope=owner, kind=EDIT, key=key, data=edit) for owner in sorted(owners, key=repr)]
-    forgotten = _find_words([row.message.whole_text for row in rows] + [fact.content for fact in facts])
+    texts = [row.message.whole_text for row in rows] + [fact.content for fact in facts]
+    store.add_records([*emptied, *changes, *_clean_titles(store, titled, texts)])
+
+
+def _clean_titles(store: Store, owners: AbstractSet[Scope], texts: Sequence[str]) -> list[Record]:
+    """Make the titles of sessions after texts were forgotten: a title stays if it has no word of them."""
+    forgotten = _find_words(texts)
     titles: list[Record] = []
-    for owner in sorted(titled, key=repr):
+    for owner in sorted(owners, key=repr):
         title = read_title(store, owner)
         words = _find_words([title])
         if not words or not words.isdisjoint(forgotten):
             title = ""
         titles.append(make_final_title(owner, title))
-    store.add_records([*emptied, *changes, *titles])
+    return titles
 
 
 def _find_words(texts: Sequence[str]) -> set[str]:

@@ -185,7 +185,7 @@ def _find_outcome(rows: Sequence[MessageRow], *, title: str, max_chars: int) -> 
 
 
 def _has_content(sentence: str) -> bool:
-    """Whether a sentence has more words than those that state a result."""
+    """Return whether a sentence has more words than those that state a result."""
     rest = compile_once(load("outcomes")["result"], re.IGNORECASE | re.VERBOSE).sub(" ", sentence)
     rest = compile_once(load("outcomes")["empty_words"], re.IGNORECASE | re.VERBOSE).sub(" ", rest)
     return weigh_letters("".join(re.findall(r"\w", rest))) >= _MIN_CONTENT

@@ -494,7 +494,7 @@ def _make_rank(wanted: frozenset[str], *, is_required: bool, weigh_one: Rank) ->
 
 
 def _names(line: SessionLine, wanted: frozenset[str]) -> bool:
-    """Whether a line says something about a subject."""
+    """Return whether a line says something about a subject."""
     return any(_count(wanted, text) for text in (line.title, line.outcome, *line.keys))
 
 
