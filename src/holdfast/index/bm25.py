@@ -7,7 +7,6 @@ the archive of one tenant never affects the ranking of another.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
@@ -19,6 +18,7 @@ from msgspec import structs
 from holdfast.index.columns import Columns
 from holdfast.index.postings import NO_OCCURRENCES, Postings
 from holdfast.search.arrays import Bools, Floats
+from holdfast.search.rarity import measure_rarity
 
 # The usual parameters of BM25: how soon more occurrences count for less, and how much the length of a text counts.
 K1: Final = 1.5
@@ -134,7 +134,7 @@ def score(terms: Sequence[Term], corpus: Corpus) -> Keywords:
     postings = [term.postings for term in terms]
     frequencies = [len(posting.passages) for posting in postings]
     weights = np.array([term.weight for term in terms])
-    idf = weights * [_idf(frequency, corpus.total) for frequency in frequencies]
+    idf = weights * [measure_rarity(frequency, total=corpus.total) for frequency in frequencies]
 
     # The passages of all terms, one term after the other.
     passages = np.concatenate([np.zeros(0, np.intp), *[posting.passages for posting in postings]])
@@ -145,7 +145,7 @@ def score(terms: Sequence[Term], corpus: Corpus) -> Keywords:
     _add_related(scores, terms, idf.tolist(), corpus)
 
     total = max(corpus.total, MIN_IDF_PASSAGES)
-    rarity = [_idf(frequency, total) for frequency in frequencies]
+    rarity = [measure_rarity(frequency, total=total) for frequency in frequencies]
     weighted = weights * rarity
     share = (weighted / (weighted.sum() or 1)).astype(np.float32)
     found_terms: list[tuple[Postings, float]] = []
@@ -155,7 +155,8 @@ def score(terms: Sequence[Term], corpus: Corpus) -> Keywords:
     for term, max_idf in zip(terms, idf.tolist(), strict=True):
         for posting, related_share in term.related:
             if len(posting.passages):
-                weight = min(max_idf, term.weight * _idf(len(posting.passages), corpus.total)) * related_share
+                own_idf = term.weight * measure_rarity(len(posting.passages), total=corpus.total)
+                weight = min(max_idf, own_idf) * related_share
                 found_terms.append((posting, WINDOW_SHARE * weight))
     return Keywords(
         passages=scores,
@@ -178,7 +179,8 @@ def _add_related(scores: Floats, terms: Sequence[Term], idf: Sequence[float], co
             if len(posting.passages):
                 lists.append(posting)
                 # A related term is never worth more than the term itself, however rare it is.
-                values.append(min(max_idf, term.weight * _idf(len(posting.passages), corpus.total)) * share)
+                own_idf = term.weight * measure_rarity(len(posting.passages), total=corpus.total)
+                values.append(min(max_idf, own_idf) * share)
         if not lists:
             continue
         passages = np.concatenate([posting.passages for posting in lists])
@@ -285,14 +287,10 @@ def _score_sessions(
     cells = corpus.columns["scope"].take(passages) + row_starts
     occurrences = np.bincount(cells, times, shape[0] * shape[1]).reshape(shape) * weights[:, None]
     average = max(1.0, float(lengths.sum()) / used)
-    idf = np.array([_idf(sessions, used) for sessions in np.count_nonzero(occurrences, axis=1).tolist()])
+    frequencies_of_sessions = np.count_nonzero(occurrences, axis=1).tolist()
+    idf = np.array([measure_rarity(frequency, total=used) for frequency in frequencies_of_sessions])
     scores: Doubles = idf @ _saturate(occurrences.astype(np.float32), lengths, average)
     return scores.astype(np.float32)
-
-
-def _idf(frequency: int, total: int) -> float:
-    """Return the inverse document frequency of a term."""
-    return math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
 
 
 def _saturate(frequency: Floats, lengths: npt.NDArray[np.number], average: float) -> Floats:

@@ -7,11 +7,12 @@ is weighted by its rarity. So a single word in common is not enough.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
+
+from holdfast.search.rarity import measure_rarity
 
 MIN_MATCH: Final = 0.5
 """The minimum match that counts; chosen with `python -m benchmarks learning`, which asks unrelated questions too."""
@@ -59,7 +60,7 @@ def _match(
     """Return the harmonic mean of the shares that two questions have of each other."""
 
     def rarity(term: str) -> float:
-        return math.log(1 + (count - frequency[term] + 0.5) / (frequency[term] + 0.5))
+        return measure_rarity(frequency[term], total=count)
 
     common = 0.0  # the weight of the terms of the question that the stored one has
     met: dict[str, float] = {}  # how well the question has each term of the stored one

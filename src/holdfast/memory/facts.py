@@ -24,6 +24,7 @@ from typing import Final, Literal, TypeAlias
 from holdfast import patterns, signals
 from holdfast.memory.fact_questions import MIN_MATCH, match_questions
 from holdfast.moments import minute
+from holdfast.search.rarity import measure_rarity
 from holdfast.store.base import Across, FactRow, FactType, Scope, Select, Store
 from holdfast.text import digest, terms
 
@@ -208,7 +209,7 @@ def _score(rows: Sequence[FactRow], wanted: Collection[str]) -> list[float]:
         found.append([term for term in wanted if term in words])
         frequency.update(found[-1])
     count = max(len(rows), MIN_FACTS)
-    weights = {term: math.log(1 + (count - frequency[term] + 0.5) / (frequency[term] + 0.5)) for term in wanted}
+    weights = {term: measure_rarity(frequency[term], total=count) for term in wanted}
     total = sum(weights.values()) or 1.0
     shares: list[float] = []
     for shared in found:
@@ -603,7 +604,7 @@ def type_of(slot: str) -> FactType:
 # --- explicit statements -----------------------------------------------------------
 
 _SLOT_OF_KIND: Final = {"url": "url", "path": "place", "version": "version", "date": "date"}
-"""The property that a correction is about if its words name none, by the kind of its value: that of "2.4.1" is `version`."""
+"""The property that a correction is about if its words name none, by the kind of its value ("2.4.1": `version`)."""
 
 
 def read_statement(text: str, *, subject: str, slot: str) -> Draft:

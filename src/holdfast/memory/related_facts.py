@@ -6,7 +6,6 @@ that match best are recalled, however weakly they match.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -14,6 +13,7 @@ from typing import Final
 
 from holdfast.memory.facts import MIN_FACTS, FactHit, read_words
 from holdfast.memory.query import weigh_terms
+from holdfast.search.rarity import measure_rarity
 from holdfast.search.related import find_related
 from holdfast.store.base import FactRow
 
@@ -51,7 +51,7 @@ def _measure_rarity(found: Sequence[AbstractSet[str]], near: AbstractSet[str]) -
     for words in found:
         frequency.update(words)
     count = max(len(found), MIN_FACTS)
-    return {term: math.log(1 + (count - frequency[term] + 0.5) / (frequency[term] + 0.5)) for term in near}
+    return {term: measure_rarity(frequency[term], total=count) for term in near}
 
 
 def _weigh_words(
