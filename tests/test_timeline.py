@@ -11,16 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from holdfast import Engine
-from holdfast.context.edits import Item
+from holdfast.context.edits import EDIT, Edit, Forgotten, Item, Trimmed, to_json
 from holdfast.errors import InputError
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, Usage
 from holdfast.report import ContextReport
 from holdfast.settings import Embedding, Recall, Settings
-from holdfast.store.base import Scope, Select
-from holdfast.timeline import WHOLE_TURNS, Histories, Timeline, read_reports, read_turns
+from holdfast.store.base import Record, Scope, Select
+from holdfast.timeline import WHOLE_TURNS, Histories, Timeline, read_edits, read_reports, read_turns
 from holdfast.tokens import count_text
 from support.conversations import answer, call, items, reply, results, user
 from support.wire_conversations import TALKS, Talk
@@ -336,6 +337,21 @@ class TestQuestions:
             memory.store.add_records([replace(row, data=old)])
         assert [report.turn for report in read_reports(memory.store, timeline.scope)] == [1]
         assert [turn.source.quoted for turn in read_turns(memory.store, timeline.scope)] == [()]
+
+
+def test_an_edit_of_a_later_version_is_not_ignored(memory: Memory) -> None:
+    """It has its number among the edits that can be read, also those with broken characters; later windows need it."""
+    edit = Edit(change=Trimmed(limit=900), ids=(1,), reason="oldest \ud83d", tokens_before=9, tokens_after=0)
+    written = [to_json(edit), {"change": {"kind": "folded"}}, to_json(structs.replace(edit, change=Forgotten()))]
+    keys = ["00000000", "00000001", "forgotten:1"]
+    memory.store.add_records(
+        [Record(scope=SCOPE, kind=EDIT, key=key, data=data) for key, data in zip(keys, written, strict=True)]
+    )
+    first, unknown, forgetting = read_edits(memory.store, SCOPE)
+    assert (first.number, first.edit) == (0, edit)
+    assert (unknown.number, unknown.edit) == (1, None)
+    assert forgetting.number == -1
+    assert memory.store.gaps == ()
 
 
 def test_the_whole_history_is_recorded_from_time_to_time(tmp_path: Path) -> None:

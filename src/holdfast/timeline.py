@@ -6,7 +6,6 @@ Internal: `Session` is the public object, and its lock guards every use of a `Ti
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -495,9 +494,11 @@ class PastTurn(Struct, frozen=True, kw_only=True, gc=False):
     source: WindowSource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastEdit:
-    """A recorded edit; `edit` is None if it cannot be read. An edit that forgets has the number -1 and always holds."""
+class PastEdit(Struct, frozen=True, kw_only=True, gc=False):
+    """A recorded edit; `edit` is None if it cannot be read. An edit that forgets has the number -1 and always holds.
+
+    It is a struct for the same reason as `PastTurn`.
+    """
 
     record: int
     number: int
@@ -521,6 +522,8 @@ def read_turns(
     select = Select(scope=scope, after=after, before=before, newest=newest, limit=limit)
     found: list[PastTurn] = []
     for record in store.read_typed_records(select, kind=WINDOW, form=WindowSource):
+        if record.data is None:
+            continue
         found.append(
             PastTurn(
                 record=record.id,
@@ -536,14 +539,11 @@ def read_turns(
 def read_edits(store: Store, scope: Scope, *, after: int = 0) -> list[PastEdit]:
     """Read the edits of a session, oldest first; only those after a record."""
     found: list[PastEdit] = []
-    for record in store.read_records(Select(scope=scope, after=after), kind=EDIT):
+    for record in store.read_typed_records(Select(scope=scope, after=after), kind=EDIT, form=Edit):
         number = -1
         if record.key.isdecimal():
             number = int(record.key)
-        edit: Edit | None = None
-        with suppress(FormatError):
-            edit = editing.from_json(record.data)
-        found.append(PastEdit(record=record.id, number=number, time=record.time, edit=edit))
+        found.append(PastEdit(record=record.id, number=number, time=record.time, edit=record.data))
     return found
 
 

@@ -150,7 +150,7 @@ class Record:
 
 
 class TypedRecord(Struct, Generic[T], frozen=True, kw_only=True, gc=False):
-    """A record whose document was decoded straight into a type.
+    """A record whose document was decoded straight into a type; `data` is None if it does not fit the type.
 
     A session may have tens of thousands. Neither they nor structs with `gc=False` in them count for the garbage
     collector, which would otherwise take as long as decoding them.
@@ -159,7 +159,7 @@ class TypedRecord(Struct, Generic[T], frozen=True, kw_only=True, gc=False):
     id: int
     key: str
     time: int
-    data: T
+    data: T | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -411,10 +411,7 @@ class Store(Protocol):
         """Read records; only those of a kind, or with these keys."""
 
     def read_typed_records(self, select: Select, /, *, kind: str, form: type[T]) -> list[TypedRecord[T]]:
-        """Read records of a kind, their documents decoded as `msgspec` does for a type: in a third of the time.
-
-        A record whose document does not fit the type is left out, as a damaged one is.
-        """
+        """Read records of a kind, their documents decoded as `msgspec` does for a type: in a third of the time."""
 
     def read_jobs(self, select: Select, /, *, kind: str | None = None) -> list[Job]:
         """Read jobs; only those of a kind."""

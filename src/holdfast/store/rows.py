@@ -198,7 +198,12 @@ def read_typed_records(db: Tables, select: Select, *, name: str, form: type[T]) 
 
     def decode_record(_: Scopes, row: Any) -> TypedRecord[T]:
         number, _, _, key, time, data = row
-        return TypedRecord(id=number, key=key, time=int(time), data=unpack_typed(data, decoder))
+        document: T | None
+        try:
+            document = unpack_typed(data, decoder)
+        except msgspec.ValidationError:  # a later version may write other documents
+            document = None
+        return TypedRecord(id=number, key=key, time=int(time), data=document)
 
     def decode(db: Tables, stored: Sequence[Any]) -> list[TypedRecord[T]]:
         return list(_decode_each(db, "record", stored, decode_record))

@@ -272,7 +272,7 @@ class _Counter(Struct, frozen=True, kw_only=True):
 
 
 def records_are_decoded_into_a_type(open_store: Opener, folder: Path) -> None:
-    """Documents of a kind are decoded into a type; those that do not match it are left out, and other fields ignored.
+    """Documents of a kind are decoded into a type, or are None if they do not match it; other fields are ignored.
 
     The order, the limits and the scope are those of other reads.
     """
@@ -284,6 +284,7 @@ def records_are_decoded_into_a_type(open_store: Opener, folder: Path) -> None:
     ]
     expected = [
         ("k0", 0, _Counter(name="first", counts=(1, 2))),
+        ("k1", 1, None),
         ("k2", 2, _Counter(name="第三 \ud83d")),
         ("k3", 3, _Counter(name="last")),
     ]
@@ -296,11 +297,12 @@ def records_are_decoded_into_a_type(open_store: Opener, folder: Path) -> None:
         store.add_records([replace(records[0], scope=replace(HERE, session="other"))])
         read = store.read_typed_records(Select(scope=HERE), kind="counter", form=_Counter)
         assert [(row.key, row.time, row.data) for row in read] == expected
-        assert [row.id for row in read] == [numbers[0], numbers[2], numbers[3]]
-        newest = Select(scope=HERE, newest=True, limit=2)
+        assert [row.id for row in read] == numbers[:4]
+        newest = Select(scope=HERE, newest=True, limit=3)
         assert store.read_typed_records(newest, kind="counter", form=_Counter) == read[1:]
         between = Select(scope=HERE, after=numbers[0], before=numbers[3])
-        assert store.read_typed_records(between, kind="counter", form=_Counter) == read[1:2]
+        assert store.read_typed_records(between, kind="counter", form=_Counter) == read[1:3]
+        assert store.gaps == ()
 
 
 def passages_have_their_position(open_store: Opener, folder: Path) -> None:

@@ -234,7 +234,7 @@ class SessionList:
         if recent is None:
             select = Select(scope=one.scope, newest=True, limit=SPARK)
             records = store.read_typed_records(select, kind=WINDOW, form=WindowSource)
-            recent = tuple(record.data for record in records)
+            recent = tuple(record.data for record in records if record.data is not None)
             with self._lock:
                 self._windows[key] = recent
         return SessionRow(listed=one, title=self._find_title(one), model=model, recent=recent)
