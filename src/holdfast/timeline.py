@@ -5,8 +5,9 @@ Internal: `Session` is the public object, and its lock guards every use of a `Ti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import filterfalse
 from typing import Final
 
 import msgspec
@@ -640,25 +641,49 @@ def remake_window(
         InputError: It is forgotten.
         FormatError: An edit before it cannot be read.
     """
-    turn = past.number
-    source = past.source
     reports = store.read_records(Select(scope=scope), kind=TURN, keys=[past.key])
     if not reports:
-        raise InputError(f"the window of turn {turn} of session {scope.session!r} is not stored; see Session.timeline")
-    standing, new = _split_edits(edits, source, present={*source.system, *history})
-    items = _read_items(store, scope, (*source.system, *history), (*standing, *new), count=count)
-    items = editing.apply(editing.apply(items, standing), new)
-    had_messages = bool(source.added or source.kept)
-    valid: ValidWindow | None = None
-    if not had_messages or any(item.kind != "system" for item in items):  # otherwise all of it is forgotten
-        valid = _validate(items, source.provider)
-    if valid is None:
         raise InputError(
-            f"messages of turn {turn} of session {scope.session!r} were forgotten, and the rest is not a valid window;"
-            " see Session.timeline for other turns"
+            f"the window of turn {past.number} of session {scope.session!r} is not stored; see Session.timeline"
         )
+    items = remake_items(store, scope, past, history=history, edits=edits, count=count)
+    valid = _validate(items, past.source.provider)
+    if valid is None:
+        raise _make_forgotten_error(past, scope)
     report = ContextReport.from_json(reports[-1].data)
-    return Window(items=items, provider=source.provider, valid=valid, report=report)
+    return Window(items=items, provider=past.source.provider, valid=valid, report=report)
+
+
+def remake_items(
+    store: Store,
+    scope: Scope,
+    past: PastTurn,
+    *,
+    history: Sequence[int],
+    edits: Sequence[PastEdit],
+    count: TokenCounter,
+) -> tuple[Item, ...]:
+    """Rebuild the messages of the window of a past turn.
+
+    Raises:
+        InputError: They are forgotten.
+        FormatError: An edit before it cannot be read.
+    """
+    source = past.source
+    standing, new = _split_edits(edits, source, present={*source.system, *history})
+    outcome = editing.combine((*standing, *new))
+    items = outcome.apply(_read_items(store, scope, (*source.system, *history), gone=outcome.gone, count=count))
+    had_messages = bool(source.added or source.kept)
+    if had_messages and not any(item.kind != "system" for item in items):
+        raise _make_forgotten_error(past, scope)
+    return items
+
+
+def _make_forgotten_error(past: PastTurn, scope: Scope) -> InputError:
+    return InputError(
+        f"messages of turn {past.number} of session {scope.session!r} were forgotten, and the rest is not a valid"
+        " window; see Session.timeline for other turns"
+    )
 
 
 def _validate(items: Sequence[Item], provider: str) -> ValidWindow | None:
@@ -692,11 +717,12 @@ def _split_edits(
 
 
 def _read_items(
-    store: Store, scope: Scope, numbers: tuple[int, ...], edits: tuple[Edit, ...], *, count: TokenCounter
+    store: Store, scope: Scope, numbers: Sequence[int], *, gone: Collection[int], count: TokenCounter
 ) -> tuple[Item, ...]:
     """Read the messages of a window; those that left it are not read."""
-    gone = editing.removed(edits)
-    wanted = tuple(number for number in numbers if number and number not in gone)
+    # Few of a hundred thousand messages are left in the window of a long session.
+    left = filterfalse(gone.__contains__, numbers)
+    wanted = tuple(number for number in left if number)
     by_number = {row.id: row.message for row in store.read_messages(Select(scope=scope, ids=wanted))}
     found = [number for number in wanted if number in by_number]
     return tuple(make_items([by_number[number] for number in found], found, count=count))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from itertools import permutations
 
 import pytest
 
@@ -10,11 +12,13 @@ from holdfast.context.edits import (
     Block,
     Edit,
     Item,
+    OverviewAdded,
     Pruned,
     Recalled,
     Summarised,
     Trimmed,
     apply,
+    combine,
     from_json,
     in_force,
     shorten,
@@ -61,6 +65,12 @@ def recalled(text: str, into: int | None) -> Edit:
     return Edit(change=change, ids=(99,), reason="recalled", tokens_before=0, tokens_after=3)
 
 
+def overview(into: int | None) -> Edit:
+    """An overview was placed."""
+    change = OverviewAdded(text="<o>", into=into)
+    return Edit(change=change, ids=(), reason="begins", tokens_before=0, tokens_after=4)
+
+
 ALL = [
     pruned(4, keep=((0, 2), (8, 10))),
     trimmed(2, 3, 4),
@@ -98,6 +108,18 @@ class TestApply:
     def test_without_edits_nothing_changes(self) -> None:
         """Every item is the same object."""
         assert all(map(lambda one, other: one is other, apply(WINDOW, []), WINDOW))
+
+    def test_edits_at_once_have_the_effect_of_edits_one_by_one(self) -> None:
+        """In every order of any three of them: a past window is made by all of its edits at once."""
+        more = [recalled("<h>", None), overview(5), overview(None), trimmed(6), compacted(3, summary="newer")]
+        for some in permutations([*ALL, *more], 3):
+            window = apply(WINDOW, some)
+            one_by_one: Sequence[Item] = WINDOW
+            for edit in some:
+                one_by_one = apply(one_by_one, [edit])
+            assert window == one_by_one
+            gone = combine(some).gone
+            assert combine(some).apply([item for item in WINDOW if item.id not in gone]) == window
 
     def test_a_shortened_result_keeps_its_parts_and_has_a_note(self) -> None:
         """With a gap between them, and the note at the end."""

@@ -19,7 +19,7 @@ from holdfast.context.edits import Edit, Pruned, Relevance, Trimmed
 from holdfast.context.plan import HAS_BLOCK
 from holdfast.memory.recall import ALL_HERE_IN_WINDOW, IN_WINDOW
 from holdfast.search.relevance import EAGERNESS
-from holdfast.server.inspector.past import Pasts, make_window, make_window_before
+from holdfast.server.inspector.past import Pasts, make_items_before, make_window
 from holdfast.server.inspector.why import MAX_UNFOLDED, explain_rule
 from holdfast.server.inspector.window_view import RepairGroup, group_repairs, view_window
 from holdfast.session import Session
@@ -271,7 +271,7 @@ def test_every_turn_of_every_format_can_be_shown(conversation: Talk, tmp_path: P
                 continue
             window = make_window(session, seen, turn)
             assert window.render() == session.window(turn.number).render()
-            view = view_window(seen, turn, window, make_window_before(session, seen, turn))
+            view = view_window(seen, turn, window, make_items_before(session, seen, turn))
             shown = [stretch for stretch in view.stretches() if stretch.kind != "left"]
             places = [place for stretch in shown for place in range(stretch.start, stretch.stop)]
             assert places == list(range(len(window.items)))
@@ -301,7 +301,7 @@ def test_a_page_of_a_long_session_reads_its_newest_turns(tmp_path: Path) -> None
             made = make_window(session, newest, newest.turns[-1])
             assert made.render() == make_window(session, whole, whole.turns[-1]).render()
             assert Pasts(store, max_newest=3).read_some(session.scope).is_whole
-            view_window(newest, newest.turns[-1], made, make_window_before(session, newest, newest.turns[-1]))
+            view_window(newest, newest.turns[-1], made, make_items_before(session, newest, newest.turns[-1]))
     assert newest.find_turn_of(0) is None
     assert whole.find_turn_of(0) is not None
 

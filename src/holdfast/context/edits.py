@@ -333,7 +333,7 @@ def _holds(
 
 
 @dataclass(slots=True)
-class _Outcome:
+class Outcome:
     """The combined effect of a list of edits.
 
     Attributes:
@@ -357,6 +357,7 @@ class _Outcome:
     is_begun: bool = False
 
     def add(self, edit: Edit) -> None:
+        """Add the effect of an edit."""
         match edit.change:
             case Pruned() as change:
                 for number in edit.ids:
@@ -385,6 +386,7 @@ class _Outcome:
                     self.gone.difference_update(edit.ids)
 
     def keeps(self, item: Item) -> bool:
+        """Return whether an item stays in the window."""
         if item.id:
             return item.id not in self.gone
         if item.kind == "recall":
@@ -422,43 +424,44 @@ class _Outcome:
             cost = tokens_after
         return replace(item, message=message, tokens=cost, block=block, overview=overview, pinned=pinned)
 
+    def apply(self, items: Sequence[Item]) -> tuple[Item, ...]:
+        """Return a window after the edits."""
+        if self == Outcome():
+            return tuple(items)
+        if self.is_addition:  # the usual case: most items are not changed at all
+            named = {*self.blocks, *self.overviews, *self.changed, *self.pinned}
+            rendered: list[Item] = []
+            for item in items:
+                if item.id in named:
+                    rendered.append(self.render(item))
+                else:
+                    rendered.append(item)
+            return tuple(rendered)
+        window = [self.render(item) for item in items if self.keeps(item)]
+        if self.summary:
+            window.insert(_count_leading(window, "system"), self.summary)
+        head = self.overviews.get(None)
+        if head is not None:
+            overview = _make_item(head.text, kind="overview", cost=head.tokens)
+            window.insert(_count_leading(window, "system", "summary"), overview)
+        head = self.blocks.get(None)
+        if head is not None:
+            block = _make_item(head.text, kind="recall", cost=head.tokens)
+            window.insert(_count_leading(window, "system", "summary", "overview"), block)
+        return tuple(window)
 
-def removed(edits: Iterable[Edit]) -> set[int]:
-    """Return the numbers of the messages that these edits remove."""
-    outcome = _Outcome()
+
+def combine(edits: Iterable[Edit]) -> Outcome:
+    """Return the combined effect of edits, in order."""
+    outcome = Outcome()
     for edit in edits:
         outcome.add(edit)
-    return outcome.gone
+    return outcome
 
 
 def apply(items: Sequence[Item], edits: Iterable[Edit]) -> tuple[Item, ...]:
     """Apply edits to a window, in order. Applying them one by one gives the same result."""
-    outcome = _Outcome()
-    for edit in edits:
-        outcome.add(edit)
-    if outcome == _Outcome():
-        return tuple(items)
-    if outcome.is_addition:  # the usual case: most items are not changed at all
-        named = {*outcome.blocks, *outcome.overviews, *outcome.changed, *outcome.pinned}
-        rendered: list[Item] = []
-        for item in items:
-            if item.id in named:
-                rendered.append(outcome.render(item))
-            else:
-                rendered.append(item)
-        return tuple(rendered)
-    window = [outcome.render(item) for item in items if outcome.keeps(item)]
-    if outcome.summary:
-        window.insert(_count_leading(window, "system"), outcome.summary)
-    head = outcome.overviews.get(None)
-    if head is not None:
-        overview = _make_item(head.text, kind="overview", cost=head.tokens)
-        window.insert(_count_leading(window, "system", "summary"), overview)
-    head = outcome.blocks.get(None)
-    if head is not None:
-        block = _make_item(head.text, kind="recall", cost=head.tokens)
-        window.insert(_count_leading(window, "system", "summary", "overview"), block)
-    return tuple(window)
+    return combine(edits).apply(items)
 
 
 def branch_edits(edits: Sequence[Edit], present: set[int]) -> list[Edit]:

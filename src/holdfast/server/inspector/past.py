@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Final
 
 from holdfast.cache import LruCache
-from holdfast.context.edits import Edit, Forgotten, Pinned, Restored
+from holdfast.context.edits import Edit, Forgotten, Item, Pinned, Restored
 from holdfast.errors import InputError
 from holdfast.memory.archive import unwrap
 from holdfast.report import ContextReport, Window
@@ -27,6 +27,7 @@ from holdfast.timeline import (
     PastTurn,
     read_edits,
     read_turns,
+    remake_items,
     remake_window,
 )
 
@@ -383,16 +384,19 @@ def make_window(session: Session, past: Past, turn: PastTurn) -> Window:
     return remake_window(store, session.scope, turn, history=history, edits=past.edits, count=resources.count)
 
 
-def make_window_before(session: Session, past: Past, turn: PastTurn) -> Window | None:
-    """Make the window of the turn before again; None if there is none, or it is forgotten.
+def make_items_before(session: Session, past: Past, turn: PastTurn) -> tuple[Item, ...] | None:
+    """Make the messages of the window of the turn before again; None if there is none, or they are forgotten.
 
-    It is made before that of the turn itself, whose history continues it.
+    They are made before the window of the turn itself, whose history continues theirs.
     """
     before = past.find_turn(turn.number - 1)
     if before is None:
         return None
+    resources = session._resources
+    history = past.histories.read(before.key)
+    store = resources.memory.store
     try:
-        return make_window(session, past, before)
+        return remake_items(store, session.scope, before, history=history, edits=past.edits, count=resources.count)
     except InputError:
         return None
 

@@ -36,6 +36,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from holdfast import __version__
+from holdfast.context.edits import Item
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.figures import dollars
@@ -442,7 +443,7 @@ class Inspector:
             turn = seen.find_turn(int(params.get("turn") or seen.last)) or seen.turns[-1]
             values["turn"] = turn
             try:
-                before = past.make_window_before(session, seen, turn)
+                before = past.make_items_before(session, seen, turn)
                 window = past.make_window(session, seen, turn)
                 values |= self._look_at_turn(session, seen, turn, window, before=before, params=params)
                 if tab == "window":
@@ -467,10 +468,10 @@ class Inspector:
         turn: PastTurn,
         window: Window,
         *,
-        before: Window | None,
+        before: Sequence[Item] | None,
         params: data.Params,
     ) -> dict[str, Any]:
-        known = {(item.id, item.sent.digest) for item in before.items} if before is not None else set()
+        known = {(item.id, item.sent.digest) for item in before or ()}
         new = {item.id for item in window.items if item.id and (item.id, item.sent.digest) not in known}
         form = params.get("format") or window.provider
         return {
@@ -495,7 +496,7 @@ class Inspector:
             raise InputError(f"there is no turn {params.get('turn')} in session {session.id!r}")
         start = int(params.get("start") or 0)
         stop = int(params.get("stop") or 0)
-        before = past.make_window_before(session, seen, turn)
+        before = past.make_items_before(session, seen, turn)
         view = window_view.view_window(seen, turn, past.make_window(session, seen, turn), before)
         return self._render(
             "_window_rows.html",

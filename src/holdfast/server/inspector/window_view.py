@@ -308,12 +308,12 @@ def _view_blocks(item: Item) -> tuple[BlockView, ...]:
     return tuple(blocks)
 
 
-def view_window(past: Past, turn: PastTurn, window: Window, before: Window | None) -> WindowView:
-    """Prepare the window of a turn to be shown next to the one before it."""
+def view_window(past: Past, turn: PastTurn, window: Window, before: tuple[Item, ...] | None) -> WindowView:
+    """Prepare the window of a turn to be shown next to the messages of the one before it."""
     stop = turn.source.edits[1]
     cuts = past.cuts_before(stop)
     present = {item.id for item in window.items}
-    left_now = {item.id for item in before.items} - present if before is not None else set()
+    left_now = {item.id for item in before or ()} - present
     history = past.histories.read(turn.key)
     kinds: dict[int, str] = {}
     for number in left_now:  # listed with its words, and not as a gap
@@ -337,7 +337,7 @@ def view_window(past: Past, turn: PastTurn, window: Window, before: Window | Non
         begin = end + 1
     return WindowView(
         items=window.items,
-        before=before.items if before is not None else None,
+        before=before,
         gaps=gaps,
         shortened=past.shortened_before(stop),
         kinds=kinds,
