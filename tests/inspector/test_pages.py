@@ -194,6 +194,8 @@ class TestPages:
         assert "turn 99" in answer.text
         assert client.get("/turn?session=harbour&turn=x").status_code == 400
         assert client.get("/session?session=nosuch").status_code == 404
+        assert client.get("/session?session=no%00such").status_code == 404
+        assert client.get("/session?session=harbour&agent=nosuch").status_code == 404
 
     def test_ask(self, client: httpx.Client) -> None:
         """The block, with other settings next to it, and the error where a setting does not exist."""

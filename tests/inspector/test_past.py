@@ -177,6 +177,14 @@ class TestReadSome:
         assert some.last == long_past.whole.last
         assert some.is_whole == (message == 1_000)  # it was sent with a whole history
 
+    def test_the_last_turn_is_read_without_most_others(self, long_past: LongPast) -> None:
+        """Also if fewer turns are read than were recorded since the last one with a whole history."""
+        for max_newest in (150, 600):
+            some = Pasts(long_past.store, max_newest=max_newest).read_some(long_past.whole.scope)
+            assert not some.is_whole
+            for turn in some.turns[-2:]:
+                assert some.histories.read(turn.key) == long_past.whole.histories.read(turn.key)
+
     def test_a_message_that_was_never_sent_has_no_turn(self, long_past: LongPast) -> None:
         """All turns are read before that is said."""
         some = Pasts(long_past.store, max_newest=1_010).read_some(long_past.whole.scope, message=9_999)

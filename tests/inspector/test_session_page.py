@@ -300,7 +300,7 @@ def test_a_page_of_a_long_session_reads_its_newest_turns(tmp_path: Path) -> None
             assert newest.edits == whole.edits
             made = make_window(session, newest, newest.turns[-1])
             assert made.render() == make_window(session, whole, whole.turns[-1]).render()
-            assert Pasts(store, max_newest=3).read_some(session.scope).is_whole
+            assert Pasts(store, max_newest=2).read_some(session.scope).is_whole
             view_window(newest, newest.turns[-1], made, make_items_before(session, newest, newest.turns[-1]))
     assert newest.find_turn_of(0) is None
     assert whole.find_turn_of(0) is not None

@@ -35,11 +35,13 @@ MAX_SESSIONS: Final = 4
 """Sessions whose turns and edits are kept."""
 MAX_SEARCHED: Final = 64
 """Sessions whose first turns of messages are kept for searches."""
-MAX_NEWEST: Final = 2_000
+MAX_NEWEST: Final = WHOLE_TURNS + 100
 """Turns that are read for the first page of a session, the newest.
 
-Twice `WHOLE_TURNS`, so that a turn with its whole history is among them, with a thousand turns after it at least.
+A turn with its whole history is among them before the last two, and some turns may have been recorded twice.
 """
+MAX_NEWEST_SEARCHED: Final = 2_000
+"""Turns of a session among which a search looks for the first one that sent a message, the newest."""
 LAST_MESSAGES: Final = 40
 """Messages among which the question of a turn is looked for, if its report does not name it."""
 
@@ -252,10 +254,12 @@ class Pasts:
             known = self._update(self._known.get(scope) or self._read_newest(scope))
             if known.has(turn=turn, message=message):
                 return known
-            if turn or message:
-                some = self._add_around(known, turn or self._find_first_turn(known, message))
-                if some.has(turn=turn, message=message):
-                    return some
+            wanted = turn or known.last
+            if message and not turn:
+                wanted = self._find_first_turn(known, message)
+            some = self._add_around(known, wanted)
+            if some.has(turn=turn, message=message):
+                return some
             return self._complete(known)
 
     def _read_newest(self, scope: Scope) -> Past:
@@ -340,7 +344,7 @@ class Pasts:
 class FirstTurns:
     """The turns in which messages were sent first, kept for the sessions that were asked for last."""
 
-    def __init__(self, store: Store, *, max_newest: int = MAX_NEWEST) -> None:
+    def __init__(self, store: Store, *, max_newest: int = MAX_NEWEST_SEARCHED) -> None:
         self._store = store
         self._max_newest = max_newest
         self._lock = Lock()

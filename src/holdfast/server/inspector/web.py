@@ -390,30 +390,31 @@ class Inspector:
 
     def _open(self, params: data.Params) -> Session:
         scope = data.parse_scope(params)
-        if scope not in self._sessions.listed() and scope not in self._sessions.listed(age=0):
+        if not self._engine._memory.store.read_messages(Select(scope=scope, newest=True, limit=1)):
             raise InputError(f"there is no session {scope.session!r} of agent {scope.agent!r} in this project")
         return self._engine._open_session(scope)
 
     def session(self, params: data.Params) -> str:
         """Show a session: the window of a turn, the conversation or the request, next to what happened in the turn."""
-        return self._render("session.html", **self._look(params))
+        session = self._open(params)
+        values = self._look(session, params)
+        return self._render("session.html", **values, **self._look_at_session(session, values["seen"]))
 
     def turn(self, params: data.Params) -> str:
         """Show one turn of a session: as a page, or the parts of the page that change with the turn."""
-        values = self._look({"tab": "window", **params}, has_chart=bool(params.get("page")))
-        return self._render("session.html" if params.get("page") else "_panes.html", **values)
+        params = {"tab": "window", **params}
+        if params.get("page"):
+            return self.session(params)
+        return self._render("_panes.html", **self._look(self._open(params), params))
 
-    def _look(self, params: data.Params, *, has_chart: bool = True) -> dict[str, Any]:
-        """Collect what the page of a session shows."""
-        session = self._open(params)
+    def _look(self, session: Session, params: data.Params) -> dict[str, Any]:
+        """Collect what the parts of the page of a session show that change with the turn."""
         scope = session.scope
         around = int(params["message"]) if params.get("message") else None
         if params.get("all"):
             seen = self._pasts.read(scope)
         else:
             seen = self._pasts.read_some(scope, turn=int(params.get("turn") or 0), message=around or 0)
-            if not seen.is_whole:  # the next click may be on an early turn
-                self._load_later(partial(self._pasts.read, scope))
         tab = params.get("tab") or ("window" if params.get("turn") else "conversation")
         if tab not in TABS or not seen.turns:
             tab = "conversation"
@@ -423,12 +424,7 @@ class Inspector:
             "page": "session",
             "scope": scope,
             "params": params,
-            "summary": data.read_summary(self._engine._memory.store, scope),
-            "turns": len(seen.turns) if seen.is_whole else seen.last,
-            "drawn": len(seen.turns),
-            "compactions": seen.compactions,
-            "totals": self._figures.session(scope),
-            "chart": _draw_chart(seen) if has_chart else "",
+            "seen": seen,
             "last": seen.last,
             "tab": tab,
             "around": around,
@@ -459,7 +455,20 @@ class Inspector:
                 values["around"] = around
             rows = data.read_messages(session, around=around)
             values["messages"] = self._view_messages(seen, rows, turn=turn, window=window)
+        if not seen.is_whole:  # the next click may be on an early turn
+            self._load_later(partial(self._pasts.read, scope))
         return values
+
+    def _look_at_session(self, session: Session, seen: past.Past) -> dict[str, Any]:
+        """Collect what the page of a session shows above them, which is the same for all turns."""
+        return {
+            "summary": data.read_summary(self._engine._memory.store, session.scope),
+            "turns": len(seen.turns) if seen.is_whole else seen.last,
+            "drawn": len(seen.turns),
+            "compactions": seen.compactions,
+            "totals": self._figures.session(session.scope),
+            "chart": _draw_chart(seen),
+        }
 
     def _look_at_turn(
         self,
