@@ -466,7 +466,10 @@ def apply(items: Sequence[Item], edits: Iterable[Edit]) -> tuple[Item, ...]:
 
 def branch_edits(edits: Sequence[Edit], present: set[int]) -> list[Edit]:
     """Return the edits whose anchors the history still has: a client that goes back starts another branch."""
-    known = present | find_forgotten(edits)
+    known = present
+    forgotten = find_forgotten(edits)
+    if forgotten:
+        known = present | forgotten
     absent = [edit for edit in edits if edit.anchors and known.isdisjoint(edit.anchors)]
     if not absent:  # the most frequent case
         return list(edits)

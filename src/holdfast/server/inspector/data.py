@@ -55,12 +55,11 @@ class Summary:
     time: int
 
 
-def read_summary(store: Store, scope: Scope) -> Summary:
-    """Read the title, the host and the last activity of a session; not its turns, of which there may be thousands."""
-    last = Select(scope=scope, newest=True, limit=1)
-    times = [record.time for record in store.read_records(last, kind=WINDOW)]
-    times += [row.message.timestamp or 0 for row in store.read_messages(last)]
-    return Summary(title=make_title(store, scope), host=read_host(store, scope), time=max(times, default=0))
+def read_summary(store: Store, scope: Scope, *, last_turn: int) -> Summary:
+    """Read the title, the host and the last activity of a session, whose last turn was made at a time; 0 for none."""
+    times = [last_turn]
+    times += [row.message.timestamp or 0 for row in store.read_messages(Select(scope=scope, newest=True, limit=1))]
+    return Summary(title=make_title(store, scope), host=read_host(store, scope), time=max(times))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,7 @@ class Past:
             else:
                 new = []  # of a whole history, or the first turn that was read: nothing is known of those before it
             found |= dict.fromkeys(new, turn.number)
-            newest = max(newest, *sent, 0)
+            newest = max(newest, max(sent, default=0))
         return found
 
     @cached_property
@@ -198,7 +198,8 @@ class Past:
             if past.edit is None or past.number >= stop:
                 continue
             if past.edit.kind in {"trimmed", "compacted"}:
-                gone |= dict.fromkeys(past.edit.ids, past.number)
+                for number in past.edit.ids:
+                    gone[number] = past.number
             elif brings_back(past.edit):
                 for number in past.edit.ids:
                     gone.pop(number, None)
@@ -241,8 +242,7 @@ class Pasts:
     def read(self, scope: Scope) -> Past:
         """Return the past of a session."""
         with self._lock:  # pages are made in threads
-            known = self._update(self._known.get(scope) or Past(scope=scope))
-            return self._complete(known)
+            return self._complete(self._read_new(scope))
 
     def read_some(self, scope: Scope, *, turn: int = 0, message: int = 0) -> Past:
         """Return the past of a session with at least its newest turns, and those around a turn and around a message.
@@ -251,7 +251,7 @@ class Pasts:
         turn in which the message was sent first.
         """
         with self._lock:
-            known = self._update(self._known.get(scope) or self._read_newest(scope))
+            known = self._read_new(scope)
             if known.has(turn=turn, message=message):
                 return known
             wanted = turn or known.last
@@ -262,12 +262,17 @@ class Pasts:
                 return some
             return self._complete(known)
 
-    def _read_newest(self, scope: Scope) -> Past:
-        """Read the newest turns; nothing if these are all."""
-        turns = tuple(read_turns(self._store, scope, newest=True, limit=self._max_newest))
-        if len(turns) < self._max_newest:
-            return Past(scope=scope)
-        return Past(scope=scope, turns=turns, edits=tuple(read_edits(self._store, scope)), is_whole=False)
+    def _read_new(self, scope: Scope) -> Past:
+        """Read what is new in a session, or its newest turns if nothing is known that still holds."""
+        known = self._known.get(scope)
+        if known is not None:
+            known = self._update(known)
+        if known is None:
+            turns = tuple(read_turns(self._store, scope, newest=True, limit=self._max_newest))
+            edits = tuple(read_edits(self._store, scope))
+            known = Past(scope=scope, turns=turns, edits=edits, is_whole=len(turns) < self._max_newest)
+        self._known[scope] = known
+        return known
 
     def _add_around(self, known: Past, turn: int) -> Past:
         """Add the turns that the windows of an early turn and of the one before are made of, and some after it.
@@ -318,17 +323,17 @@ class Pasts:
         self._known[known.scope] = known
         return known
 
-    def _update(self, known: Past) -> Past:
+    def _update(self, known: Past) -> Past | None:
+        """Add what is new; None if what is known no longer holds."""
         scope = known.scope
         last_turn = known.turns[-1].record if known.turns else 0
         last_edit = known.edits[-1].record if known.edits else 0
         turns = read_turns(self._store, scope, after=last_turn)
         edits = read_edits(self._store, scope, after=last_edit)
         if known.turns and self._is_outdated(known, turns, edits):
-            return self._update(Past(scope=scope))
+            return None
         if turns or edits:
             known = replace(known, turns=(*known.turns, *turns), edits=(*known.edits, *edits))
-        self._known[scope] = known
         return known
 
     def _is_outdated(self, known: Past, turns: Sequence[PastTurn], edits: Sequence[PastEdit]) -> bool:

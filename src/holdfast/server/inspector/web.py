@@ -461,8 +461,9 @@ class Inspector:
 
     def _look_at_session(self, session: Session, seen: past.Past) -> dict[str, Any]:
         """Collect what the page of a session shows above them, which is the same for all turns."""
+        last_turn = seen.turns[-1].time if seen.turns else 0
         return {
-            "summary": data.read_summary(self._engine._memory.store, session.scope),
+            "summary": data.read_summary(self._engine._memory.store, session.scope, last_turn=last_turn),
             "turns": len(seen.turns) if seen.is_whole else seen.last,
             "drawn": len(seen.turns),
             "compactions": seen.compactions,
