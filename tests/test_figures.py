@@ -202,18 +202,18 @@ def test_days_add_up_what_happened_on_them(engine: Engine, clock: Clock) -> None
     engine.session("unpriced").append([ask("?"), answer("!", model="一个模型")])
     assert figures.update(store, ["local"], seconds=60)
     first = date(2026, 11, 15)
-    days = figures.read_period(store, ["local"], first=first, last=first + timedelta(days=4)).by_day()
+    days = figures.sum_days(store, ["local"], first=first, last=first + timedelta(days=4)).by_day()
     assert [day.turns.turns for day in days.values()] == [0, 1, 1, 1, 0]
     assert [day.replies for day in days.values()] == [0, 1, 1, 2, 0]
     price = days[date(2026, 11, 16)].cost
     assert price > 0
     assert days[date(2026, 11, 18)].cost == pytest.approx(price)
     assert days[date(2026, 11, 18)].unpriced == ("一个模型",)
-    period = figures.read_period(store, ["local"], first=first, last=date(2026, 11, 18), prices=["一个模型 1 2"])
-    assert all(day.unpriced == () for day in period.by_day().values())
-    late = period.by_session(since=date(2026, 11, 17))
+    sums = figures.sum_days(store, ["local"], first=first, last=date(2026, 11, 18), prices=["一个模型 1 2"])
+    assert all(day.unpriced == () for day in sums.by_day().values())
+    late = sums.by_session(since=date(2026, 11, 17))
     assert {scope.session for scope in late} == {"s1", "s2", "unpriced"}
-    assert {model: totals.replies for model, totals in period.by_model(since=first).items()} == {
+    assert {model: totals.replies for model, totals in sums.by_model(since=first).items()} == {
         MODEL: 3,
         "一个模型": 1,
     }

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from holdfast.messages import Usage
 from holdfast.providers.models import Price, find_price
-from holdfast.store.base import Across, Grouping, Scope, Store, TurnFigures, TurnSum, UsageSum
+from holdfast.store.base import Across, Grouping, Period, Scope, Store, TurnFigures, TurnSum, UsageSum
 from holdfast.store.figures import STEPS
 
 Key = TypeVar("Key")
@@ -114,7 +114,7 @@ def update(store: Store, tenants: Iterable[str], *, seconds: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Period:
+class DaySums:
     """What happened on some days: sums of hours, or of quarters of them, of each session.
 
     Attributes:
@@ -164,7 +164,7 @@ class Period:
         return _total_all(found, self.prices)
 
 
-def read_period(store: Store, tenants: Sequence[str], *, first: date, last: date, prices: Sequence[str] = ()) -> Period:
+def sum_days(store: Store, tenants: Sequence[str], *, first: date, last: date, prices: Sequence[str] = ()) -> DaySums:
     """Add up what happened from one day of the local calendar to another, in the sessions of some tenants."""
     starts = [start_of(day) for day in _list_days(first, last + timedelta(days=1))]
     step: Grouping = "hour"
@@ -173,10 +173,10 @@ def read_period(store: Store, tenants: Sequence[str], *, first: date, last: date
     usage: list[UsageSum] = []
     turns: list[TurnSum] = []
     for tenant in tenants:
-        scope = Scope(tenant=tenant)
-        usage += store.sum_usage(scope, across=EVERYTHING, since=starts[0], until=starts[-1], by=step)
-        turns += store.sum_turns(scope, across=EVERYTHING, since=starts[0], until=starts[-1], by=step)
-    return Period(first=first, last=last, usage=usage, turns=turns, prices=prices)
+        period = Period(scope=Scope(tenant=tenant), across=EVERYTHING, since=starts[0], until=starts[-1], by=step)
+        usage += store.sum_usage(period)
+        turns += store.sum_turns(period)
+    return DaySums(first=first, last=last, usage=usage, turns=turns, prices=prices)
 
 
 def _list_days(first: date, last: date) -> list[date]:
@@ -194,11 +194,11 @@ def sum_sessions(
     """Return the totals of each session that has any, in a period given in Unix milliseconds."""
     found: defaultdict[Scope, _Sum] = defaultdict(_Sum)
     for tenant in tenants:
-        scope = Scope(tenant=tenant)
-        for usage in store.sum_usage(scope, across=EVERYTHING, since=since, until=until, by="session"):
+        period = Period(scope=Scope(tenant=tenant), across=EVERYTHING, since=since, until=until, by="session")
+        for usage in store.sum_usage(period):
             assert usage.scope is not None
             found[usage.scope].add_usage(usage)
-        for turns in store.sum_turns(scope, across=EVERYTHING, since=since, until=until, by="session"):
+        for turns in store.sum_turns(period):
             assert turns.scope is not None
             found[turns.scope].add_turns(turns)
     return _total_all(found, prices)
@@ -210,7 +210,8 @@ def sum_models(
     """Return the totals of each model that reported usage; those without a name are under the empty name."""
     found: defaultdict[str, _Sum] = defaultdict(_Sum)
     for tenant in tenants:
-        for usage in store.sum_usage(Scope(tenant=tenant), across=EVERYTHING, since=since, by="all"):
+        period = Period(scope=Scope(tenant=tenant), across=EVERYTHING, since=since, by="all")
+        for usage in store.sum_usage(period):
             found[usage.model].add_usage(usage)
     return _total_all(found, prices)
 
@@ -220,9 +221,10 @@ def sum_before(store: Store, tenants: Sequence[str], *, day: date, prices: Seque
     found = _Sum()
     until = start_of(day)
     for tenant in tenants:
-        for usage in store.sum_usage(Scope(tenant=tenant), across=EVERYTHING, until=until, by="all"):
+        period = Period(scope=Scope(tenant=tenant), across=EVERYTHING, until=until, by="all")
+        for usage in store.sum_usage(period):
             found.add_usage(usage)
-        for turns in store.sum_turns(Scope(tenant=tenant), across=EVERYTHING, until=until, by="all"):
+        for turns in store.sum_turns(period):
             found.add_turns(turns)
     return found.total({}, prices)
 
@@ -230,9 +232,10 @@ def sum_before(store: Store, tenants: Sequence[str], *, day: date, prices: Seque
 def sum_session(store: Store, scope: Scope, *, prices: Sequence[str] = ()) -> Totals:
     """Return the totals of one session."""
     found = _Sum()
-    for usage in store.sum_usage(scope, by="session"):
+    period = Period(scope=scope, by="session")
+    for usage in store.sum_usage(period):
         found.add_usage(usage)
-    for turns in store.sum_turns(scope, by="session"):
+    for turns in store.sum_turns(period):
         found.add_turns(turns)
     return found.total({}, prices)
 

@@ -25,7 +25,7 @@ from holdfast.messages import Message, Text, Usage
 from holdfast.models.base import Prompt
 from holdfast.settings import Embedding, Settings
 from holdfast.settings.schema import Postgres
-from holdfast.store.base import Job, Record, Scope, Select, Store
+from holdfast.store.base import Job, Period, Record, Scope, Select, Store
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.postgres_database import ROLE
 from holdfast.testing.rows import (
@@ -92,8 +92,9 @@ def sum_figures(store: Store, tenant: str) -> tuple[int, int, int]:
     """Return the replies, the tokens that they read, and the turns of a tenant."""
     while store.update_figures(tenant):
         pass
-    usage = store.sum_usage(Scope(tenant=tenant), across=True, by="session")
-    turns = store.sum_turns(Scope(tenant=tenant), across=True, by="session")
+    period = Period(scope=Scope(tenant=tenant), across=True, by="session")
+    usage = store.sum_usage(period)
+    turns = store.sum_turns(period)
     return (
         sum(one.replies for one in usage),
         sum(one.usage.input for one in usage),

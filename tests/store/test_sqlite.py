@@ -20,7 +20,7 @@ from holdfast.index import tables as index_tables
 from holdfast.index.tables import BLOCK_PASSAGES
 from holdfast.messages import Message, Text
 from holdfast.store import sqlite_vectors
-from holdfast.store.base import MessageRow, Record, Scope, Select
+from holdfast.store.base import MessageRow, Period, Record, Scope, Select
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.processes import run_writers
 from holdfast.testing.rows import (
@@ -263,8 +263,8 @@ def _expect_no_figures(path: Path) -> None:
     with SqliteStore(path) as store:
         assert store.readonly
         assert not store.update_figures("local")
-        assert store.sum_usage(Scope(), by="session") == []
-        assert store.sum_turns(Scope(), by="quarter") == []
+        assert store.sum_usage(Period(scope=Scope(), by="session")) == []
+        assert store.sum_turns(Period(scope=Scope(), by="quarter")) == []
         assert store.read_turns(Scope(), first=1, last=9) == []
 
 

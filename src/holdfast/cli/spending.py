@@ -58,8 +58,8 @@ def read_spending(store: Store, *, now: int, prices: Sequence[str]) -> Spending:
     is_complete = figures.update(store, tenants, seconds=UPDATE_SECONDS)
     today = local(now).date()
     first = today - timedelta(days=max(PERIODS.values()) - 1)
-    period = figures.read_period(store, tenants, first=first, last=today, prices=prices)
-    days = list(period.by_day().values())
+    by_day = figures.sum_days(store, tenants, first=first, last=today, prices=prices).by_day()
+    days = list(by_day.values())
     sessions = {scope: Totals() for scope in scopes}
     sessions |= figures.sum_sessions(store, tenants, prices=prices)
     periods = {name: figures.add_all(days[-count:]) for name, count in PERIODS.items()}

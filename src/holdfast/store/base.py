@@ -37,6 +37,7 @@ __all__ = [
     "Known",
     "MessageRow",
     "PassageText",
+    "Period",
     "Record",
     "Scope",
     "SearchQuery",
@@ -230,6 +231,25 @@ class Select:
 Grouping: TypeAlias = Literal["quarter", "hour", "session", "all"]
 """What figures are added up by: sessions, sessions and hours or quarters of hours, or nothing. Quarters of hours make
 up the days of every time zone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """Which figures to add up: of the reader `scope`, or `across` its sessions, in a period or of all times.
+
+    Attributes:
+        scope: The reader.
+        across: Which parts of the scope need not match.
+        since: The first millisecond of the period, in Unix milliseconds; None for no limit.
+        until: The first millisecond after it; None for no limit.
+        by: What they are added up by.
+    """
+
+    scope: Scope
+    across: Across = False
+    since: int | None = None
+    until: int | None = None
+    by: Grouping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -452,32 +472,11 @@ class Store(Protocol):
         A store with one index for all tenants may do so for all of them.
         """
 
-    def sum_usage(
-        self,
-        scope: Scope,
-        /,
-        *,
-        across: Across = False,
-        since: int | None = None,
-        until: int | None = None,
-        by: Grouping,
-    ) -> list[UsageSum]:
-        """Add up the usage that models reported, by model and by session or time, as far as figures are up to date.
+    def sum_usage(self, period: Period, /) -> list[UsageSum]:
+        """Add up the usage that models reported, by model and by session or time, as far as figures are up to date."""
 
-        Only that of a period, if one is given: `since` is its first millisecond, `until` the first after it.
-        """
-
-    def sum_turns(
-        self,
-        scope: Scope,
-        /,
-        *,
-        across: Across = False,
-        since: int | None = None,
-        until: int | None = None,
-        by: Grouping,
-    ) -> list[TurnSum]:
-        """Add up turns by session or time, as `sum_usage` does."""
+    def sum_turns(self, period: Period, /) -> list[TurnSum]:
+        """Add up turns by session or time, as far as figures are up to date."""
 
     def read_turns(self, scope: Scope, /, *, first: int, last: int) -> list[TurnFigures]:
         """Read the figures of the turns of a session from one number to another, in order."""

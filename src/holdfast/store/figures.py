@@ -13,7 +13,7 @@ from typing import Any, Final
 from holdfast.index.database import Database
 from holdfast.index.scopes import scope_condition
 from holdfast.messages import Usage
-from holdfast.store.base import Across, Grouping, Scope, TurnFigures, TurnSum, UsageSum
+from holdfast.store.base import Grouping, Period, Scope, TurnFigures, TurnSum, UsageSum
 from holdfast.store.codec import DAMAGE, clamp_time, decode_message, unpack_json
 from holdfast.store.rows import Tables
 
@@ -171,26 +171,20 @@ def remove(db: Database, kind: str, numbers: Sequence[int]) -> None:
 # --- adding up ----------------------------------------------------------------------------
 
 
-def sum_usage(
-    db: Tables, scope: Scope, *, across: Across, since: int | None, until: int | None, by: Grouping
-) -> list[UsageSum]:
+def sum_usage(db: Tables, period: Period) -> list[UsageSum]:
     """Add up reported usage by model, and by session or time."""
     columns = "count(*), sum(input), sum(output), sum(cache_read), sum(cache_write)"
-    found = _sum(
-        db, "usage", f"model, {columns}", scope, across=across, since=since, until=until, by=by, more=["model"]
-    )
+    found = _sum(db, "usage", f"model, {columns}", period, more=["model"])
     sums: list[UsageSum] = []
     for owner, start, model, replies, *counts in found:
         usage = Usage(
             input=int(counts[0]), output=int(counts[1]), cache_read=int(counts[2]), cache_write=int(counts[3])
         )
-        sums.append(UsageSum(**_name(db, owner, start, by=by), model=model, replies=int(replies), usage=usage))
+        sums.append(UsageSum(**_name(db, owner, start, by=period.by), model=model, replies=int(replies), usage=usage))
     return sums
 
 
-def sum_turns(
-    db: Tables, scope: Scope, *, across: Across, since: int | None, until: int | None, by: Grouping
-) -> list[TurnSum]:
+def sum_turns(db: Tables, period: Period) -> list[TurnSum]:
     """Add up turns by session or time."""
     names = (
         "sent",
@@ -205,7 +199,7 @@ def sum_turns(
         "milliseconds",
     )
     columns = ", ".join(f"sum({name})" for name in names)
-    found = _sum(db, "turns", f"count(*), max(time), {columns}", scope, across=across, since=since, until=until, by=by)
+    found = _sum(db, "turns", f"count(*), max(time), {columns}", period)
     sums: list[TurnSum] = []
     for owner, start, turns, last, *values in found:
         if not turns:  # the sum of nothing at all
@@ -213,7 +207,7 @@ def sum_turns(
         sent, saved, cuts, recalls, followed, failures, refusals, microseconds, replies, replying = map(int, values)
         sums.append(
             TurnSum(
-                **_name(db, owner, start, by=by),
+                **_name(db, owner, start, by=period.by),
                 turns=int(turns),
                 last_time=int(last),
                 sent=sent,
@@ -277,30 +271,19 @@ def _join(db: Database) -> str:
     return condition
 
 
-def _sum(
-    db: Tables,
-    table: str,
-    columns: str,
-    scope: Scope,
-    *,
-    across: Across,
-    since: int | None,
-    until: int | None,
-    by: Grouping,
-    more: Sequence[str] = (),
-) -> list[Any]:
+def _sum(db: Tables, table: str, columns: str, period: Period, *, more: Sequence[str] = ()) -> list[Any]:
     """Return for each group the number of its scope, that of its time, and the sums; `more` columns divide it."""
     db.cache.scopes.load(db)
     groups: list[str] = []
     start = "0"
     owner = "-1"
-    if by != "all":
+    if period.by != "all":
         owner = "scope"
         groups.append(owner)
-    if by in STEPS:
-        start = f"time / {STEPS[by]}"
+    if period.by in STEPS:
+        start = f"time / {STEPS[period.by]}"
         groups.append(start)
-    required = scope.required(across)
+    required = period.scope.required(period.across)
     condition = ""
     values: list[object] = []
     if required:
@@ -310,11 +293,8 @@ def _sum(
             # The plus keeps SQLite from reading a whole table session by session: its index on times is the better one.
             column = "+scope"
         condition = f"{column} IN (SELECT id FROM scopes WHERE {clause}) AND "
-    if since is None:
-        since = -_ALL
-    if until is None:
-        until = _ALL
-    values += [since, until]
+    values.append(-_ALL if period.since is None else period.since)
+    values.append(_ALL if period.until is None else period.until)
     query = f"SELECT {owner}, {start}, {columns} FROM {table} WHERE {db.own}{condition}time >= ? AND time < ?"
     groups += more
     if groups:

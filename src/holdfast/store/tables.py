@@ -18,12 +18,12 @@ from holdfast.store import adding, figures, rows
 from holdfast.store.base import (
     Across,
     FactRow,
-    Grouping,
     Job,
     Kind,
     Known,
     MessageRow,
     PassageText,
+    Period,
     Record,
     Scope,
     SearchQuery,
@@ -214,35 +214,17 @@ class TableStore(ABC):
             return False
         return self.write(tenant, figures.update)
 
-    def sum_usage(
-        self,
-        scope: Scope,
-        /,
-        *,
-        across: Across = False,
-        since: int | None = None,
-        until: int | None = None,
-        by: Grouping,
-    ) -> list[UsageSum]:
+    def sum_usage(self, period: Period, /) -> list[UsageSum]:
         """Add up the usage that models reported."""
         if not self.has_figures:
             return []
-        return self.read(scope.tenant, figures.sum_usage, scope, across=across, since=since, until=until, by=by)
+        return self.read(period.scope.tenant, figures.sum_usage, period)
 
-    def sum_turns(
-        self,
-        scope: Scope,
-        /,
-        *,
-        across: Across = False,
-        since: int | None = None,
-        until: int | None = None,
-        by: Grouping,
-    ) -> list[TurnSum]:
+    def sum_turns(self, period: Period, /) -> list[TurnSum]:
         """Add up turns."""
         if not self.has_figures:
             return []
-        return self.read(scope.tenant, figures.sum_turns, scope, across=across, since=since, until=until, by=by)
+        return self.read(period.scope.tenant, figures.sum_turns, period)
 
     def read_turns(self, scope: Scope, /, *, first: int, last: int) -> list[TurnFigures]:
         """Read the figures of turns of a session."""

@@ -26,6 +26,7 @@ from holdfast.store.base import (
     Job,
     Known,
     MessageRow,
+    Period,
     Record,
     Scope,
     Select,
@@ -621,12 +622,12 @@ def figures_are_added_up(open_store: Opener, folder: Path) -> None:
         while store.update_figures(HERE.tenant):
             pass
         here = Usage(input=20, output=10, cache_read=60, cache_write=2)
-        (found,) = store.sum_usage(HERE, by="session")
+        (found,) = store.sum_usage(Period(scope=HERE, by="session"))
         assert found == UsageSum(scope=HERE, start=0, model="模型-1", replies=2, usage=here), f"{found}"
-        by_time = store.sum_usage(HERE, across=True, since=900_000, until=1_800_001, by="quarter")
+        by_time = store.sum_usage(Period(scope=HERE, across=True, since=900_000, until=1_800_001, by="quarter"))
         assert sorted(one.start for one in by_time) == [900_000, 1_800_000], f"{by_time}"
-        assert {one.scope for one in store.sum_usage(HERE, across=True, by="session")} == {HERE, other}
-        (turns,) = store.sum_turns(HERE, by="session")
+        assert {one.scope for one in store.sum_usage(Period(scope=HERE, across=True, by="session"))} == {HERE, other}
+        (turns,) = store.sum_turns(Period(scope=HERE, by="session"))
         assert turns == TurnSum(
             scope=HERE,
             turns=2,
@@ -642,24 +643,25 @@ def figures_are_added_up(open_store: Opener, folder: Path) -> None:
             replying=700,
             last_time=900_005,
         ), f"{turns}"
-        by_quarter = store.sum_turns(HERE, across=True, by="quarter")
+        by_quarter = store.sum_turns(Period(scope=HERE, across=True, by="quarter"))
         quarters = {(each.scope, each.start): (each.turns, each.saved) for each in by_quarter}
         assert quarters == {(HERE, 0): (1, 300), (HERE, 900_000): (1, 300), (other, 900_000): (1, 0)}, f"{quarters}"
-        (whole,) = store.sum_turns(HERE, across=True, by="all")
+        (whole,) = store.sum_turns(Period(scope=HERE, across=True, by="all"))
         assert (whole.scope, whole.start, whole.turns) == (None, 0, 3), f"{whole}"
-        (spent,) = store.sum_usage(HERE, across=True, by="all")
+        (spent,) = store.sum_usage(Period(scope=HERE, across=True, by="all"))
         assert (spent.replies, spent.scope) == (3, None), f"{spent}"
-        assert store.sum_turns(HERE, since=2**50, by="all") == [], "the sum of no turns is none"
-        assert {each.start for each in store.sum_turns(HERE, across=True, by="hour")} == {0}
+        assert store.sum_turns(Period(scope=HERE, since=2**50, by="all")) == [], "the sum of no turns is none"
+        assert {each.start for each in store.sum_turns(Period(scope=HERE, across=True, by="hour"))} == {0}
         (one, two) = store.read_turns(HERE, first=1, last=9)
         assert (one.turn, one.saved, one.replying, one.model) == (1, 300, 700, "模型-1"), f"{one}"
         assert (two.turn, two.is_refused, two.replying, two.usage) == (2, True, None, None), f"{two}"
         store.remove_messages(Select(scope=HERE, ids=(numbers[0],)))
         store.remove_records(Select(scope=other))
         store.update_figures(HERE.tenant)
-        (found,) = store.sum_usage(HERE, by="session")
+        (found,) = store.sum_usage(Period(scope=HERE, by="session"))
         assert found.replies == 1, "the usage of a forgotten message is still counted"
-        assert store.sum_turns(other, by="session") == [], "turns whose records are deleted are still counted"
+        left = store.sum_turns(Period(scope=other, by="session"))
+        assert left == [], "turns whose records are deleted are still counted"
 
 
 def forgotten_messages_are_gone(open_store: Opener, folder: Path) -> None:

@@ -14,7 +14,7 @@ from holdfast.engine import Engine
 from holdfast.figures import Totals
 from holdfast.memory.sessions import make_title, name_hosts
 from holdfast.server.inspector.data import EVERYTHING, PAGE, SPARK, Newest, Params, Sessions
-from holdfast.store.base import Scope, Select
+from holdfast.store.base import Period, Scope, Select
 from holdfast.timeline import WINDOW, WindowSource
 
 MAX_AGE: Final = 2.0
@@ -169,7 +169,7 @@ class SessionList:
         times: dict[Scope, int] = {}
         for tenant in tenants:
             scope = Scope(tenant=tenant)
-            for usage in store.sum_usage(scope, across=EVERYTHING, by="session"):
+            for usage in store.sum_usage(Period(scope=scope, across=EVERYTHING, by="session")):
                 if usage.scope is not None and usage.model:
                     replies.setdefault(usage.scope, {})[usage.model] = usage.replies
             for span in store.read_sessions(scope, across=EVERYTHING, limit=FEW):

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from holdfast import figures
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError
-from holdfast.figures import Period, Totals, TurnCost, dollars
+from holdfast.figures import DaySums, Totals, TurnCost, dollars
 from holdfast.memory.sessions import make_title, name_hosts, read_title
 from holdfast.moments import local
 from holdfast.providers.models import PRICES_DATE, find_price
@@ -169,12 +169,12 @@ class Figures:
         tenants = self._sessions.tenants()
         is_complete = self.update()
         chosen = int(params.get("days") or 0)
-        days, period = self._read_period(chosen, tenants, today=today)
-        by_day = period.by_day()
+        days, sums = self._read_period(chosen, tenants, today=today)
+        by_day = sums.by_day()
         since = _first_day(days, today)
-        sessions = period.by_session(since=since)
-        models = period.by_model(since=since)
-        earlier = figures.sum_before(store, tenants, day=period.first, prices=self.prices)
+        sessions = sums.by_session(since=since)
+        models = sums.by_model(since=since)
+        earlier = figures.sum_before(store, tenants, day=sums.first, prices=self.prices)
         everything = figures.add_all([earlier, *by_day.values()])
         bars = make_bars(list(by_day.items())[-days:])
         rows = [
@@ -203,18 +203,18 @@ class Figures:
             "has_costs": has_costs,
             "prices_date": PRICES_DATE,
             "is_empty": everything == Totals(),
-            "nothing_in": 0 if chosen in PERIODS else _find_empty(days, period),
+            "nothing_in": 0 if chosen in PERIODS else _find_empty(days, sums),
         }
 
-    def _read_period(self, chosen: int, tenants: Sequence[str], *, today: date) -> tuple[int, Period]:
+    def _read_period(self, chosen: int, tenants: Sequence[str], *, today: date) -> tuple[int, DaySums]:
         """Read the chosen period; by default the usual one, or if it has no figures the shortest longer one with some.
 
         Returns its days with it. A short one is read with the days of the usual one.
         """
 
-        def read(days: int) -> Period:
+        def read(days: int) -> DaySums:
             first = _first_day(max(days, DEFAULT_DAYS), today)
-            return figures.read_period(self._engine._memory.store, tenants, first=first, last=today, prices=self.prices)
+            return figures.sum_days(self._engine._memory.store, tenants, first=first, last=today, prices=self.prices)
 
         if chosen in PERIODS:
             return chosen, read(chosen)
@@ -241,13 +241,13 @@ def _first_day(days: int, today: date) -> date:
     return today - timedelta(days=days - 1)
 
 
-def _is_empty(period: Period) -> bool:
-    return not period.usage and not period.turns
+def _is_empty(sums: DaySums) -> bool:
+    return not sums.usage and not sums.turns
 
 
-def _find_empty(days: int, period: Period) -> int:
+def _find_empty(days: int, sums: DaySums) -> int:
     """Return how many of the last days have no figures, if a longer period is shown or none has any; else 0."""
-    if _is_empty(period):
+    if _is_empty(sums):
         return PERIODS[-1]
     shorter = [each for each in PERIODS if DEFAULT_DAYS <= each < days]
     return max(shorter, default=0)

@@ -25,7 +25,7 @@ from holdfast.report import NAMES, ContextReport
 from holdfast.server.inspector import data, draw
 from holdfast.session import Session
 from holdfast.settings import Settings
-from holdfast.store.base import FactRow, Scope, Select
+from holdfast.store.base import FactRow, Period, Scope, Select
 from holdfast.store.figures import CUTS
 from holdfast.timeline import PastTurn, WindowSource, read_turns
 
@@ -239,7 +239,7 @@ class WhatIf:
         figures.update(store, [scope.tenant], seconds=0.05)
         most = 0
         model = ""
-        for found in store.sum_usage(scope, by="session"):
+        for found in store.sum_usage(Period(scope=scope, by="session")):
             tokens = found.usage.input + found.usage.cache_read + found.usage.cache_write
             if tokens > most:
                 most = tokens
