@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from holdfast.messages import Usage
 from holdfast.providers.models import Price, find_price
@@ -23,6 +23,11 @@ Key = TypeVar("Key")
 
 EVERYTHING: Final[Across] = ("project", "agent", "session")
 _ADDED: Final = tuple(each.name for each in fields(TurnSum) if each.name not in {"scope", "start", "last_time"})
+
+
+KnownCost: TypeAlias = Literal["all", "part", "none", "unreported"]
+"""How much of a cost is known: all of it; without that of models that have no price; nothing, because no model has one;
+or nothing, because no reply to any of the turns reported usage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,15 @@ class Totals:
     def cached_share(self) -> float | None:
         """The share of the prompts that came from a cache; None if no usage was reported."""
         return self.usage.cache_read / self.prompt if self.prompt else None
+
+    @property
+    def known_cost(self) -> KnownCost:
+        """How much of the cost is known."""
+        if not self.replies:
+            return "unreported" if self.turns.turns else "all"
+        if not self.unpriced:
+            return "all"
+        return "part" if self.cost else "none"
 
     def __add__(self, other: Totals) -> Totals:
         turns = {name: getattr(self.turns, name) + getattr(other.turns, name) for name in _ADDED}

@@ -16,6 +16,7 @@ from holdfast.messages import Message, Text, Usage
 from holdfast.server.inspector.trends import (
     describe_cost,
     draw_charts,
+    explain_no_cost,
     label_dates,
     make_bars,
     round_up,
@@ -199,11 +200,16 @@ def test_dates_below_a_chart_are_of_all_its_columns_or_of_some_at_equal_distance
 def test_a_cost_is_written_in_one_way() -> None:
     """In tables and below charts: of a day without use, without reports, and with models that have no price."""
     sent = TurnSum(turns=1, sent=300)
-    assert describe_cost(Totals()) == "$0"
-    assert describe_cost(Totals(turns=sent)) == "not reported"
-    assert describe_cost(Totals(replies=2, cost=2.66)) == "$2.66"
-    assert describe_cost(Totals(replies=2, cost=2.66, unpriced=("mine",))) == "$2.66+"
-    assert describe_cost(Totals(replies=2, unpriced=("mine",))) == "unknown"
+    cases = [
+        (Totals(), "all", "$0"),
+        (Totals(turns=sent), "unreported", "not reported"),
+        (Totals(replies=2, cost=2.66), "all", "$2.66"),
+        (Totals(replies=2, cost=2.66, unpriced=("mine",)), "part", "$2.66+"),
+        (Totals(replies=2, unpriced=("mine",)), "none", "unknown"),
+    ]
+    for totals, known, words in cases:
+        assert (totals.known_cost, describe_cost(totals)) == (known, words)
+        assert bool(explain_no_cost(totals)) == (known in {"none", "unreported"})
 
 
 def test_charts_and_tables_name_the_day_or_the_week_that_they_add_up(costly: Running) -> None:

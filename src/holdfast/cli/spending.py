@@ -105,8 +105,10 @@ def _cells(totals: Totals) -> tuple[str, ...]:
     if not totals.replies:
         return ("-", "-", "-", "-", *windows)
     cost = dollars(totals.cost)
-    if totals.unpriced:
-        cost = f"{cost}+" if totals.cost else "unknown"
+    if totals.known_cost == "part":
+        cost = f"{cost}+"
+    elif totals.known_cost == "none":
+        cost = "unknown"
     share = f"{totals.cached_share or 0.0:.0%}"
     return (cost, shorten_number(totals.prompt), share, shorten_number(totals.usage.output), *windows)
 

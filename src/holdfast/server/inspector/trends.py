@@ -43,11 +43,15 @@ Format = Callable[[float], str]
 
 def describe_cost(totals: Totals) -> str:
     """Format a cost for tables and charts: $2.66; $2.66+ if models without a price are not in it."""
-    if totals.replies and totals.unpriced:
-        return f"{dollars(totals.cost)}+" if totals.cost else "unknown"
-    if not totals.replies and totals.turns.turns:
-        return "not reported"
-    return dollars(totals.cost)
+    match totals.known_cost:
+        case "all":
+            return dollars(totals.cost)
+        case "part":
+            return f"{dollars(totals.cost)}+"
+        case "none":
+            return "unknown"
+        case "unreported":
+            return "not reported"
 
 
 def share(part: float | None) -> str:
@@ -330,13 +334,13 @@ def draw_charts(bars: Sequence[Bar]) -> list[Chart]:
 
 def explain_no_cost(totals: Totals) -> str:
     """Say why nothing is known of a cost; empty if there is one, or nothing was used."""
-    match describe_cost(totals):
-        case "unknown":
+    match totals.known_cost:
+        case "none":
             models = ", ".join(model or "a model without a name" for model in totals.unpriced)
             return f"Unknown: there is no price for {models}. The setting model.prices can name it."
-        case "not reported":
+        case "unreported":
             return "Not reported: no reply said how many tokens it used."
-        case _:
+        case "all" | "part":
             return ""
 
 

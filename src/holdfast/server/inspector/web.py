@@ -180,7 +180,6 @@ def make_pages() -> Environment:
         "plain": markup.plain,
         "short": shorten_number,
         "dollars": dollars,
-        "cost": trends.describe_cost,
         "share": trends.share,
         "spent": trends.spent_time,
     }
