@@ -621,6 +621,15 @@ class TestMemory:
         found = data("stats", home=tmp_path)
         assert (found["messages"], found["sessions"]) == (18, 1)
 
+    def test_stats_count_the_facts_that_hold(self, tmp_path: Path) -> None:
+        """Those that were replaced are named separately."""
+        for port in ("8443", "9443", "10443"):
+            run("remember", f"The port is {port}", "--subject", "api", "--slot", "port", home=tmp_path)
+        run("remember", "Deploys are on 火曜日.", "--tenant", "others", home=tmp_path)
+        found = data("stats", home=tmp_path)
+        assert (found["facts"], found["former_facts"]) == (2, 2)
+        assert "2 facts, 2 that no longer hold" in run("stats", home=tmp_path).stdout
+
 
 class TestDoctor:
     def test_it_counts_what_stats_counts(self, tmp_path: Path) -> None:
@@ -630,6 +639,7 @@ class TestDoctor:
             run("remember", f"The port is {port}", "--subject", "api", "--slot", "port", home=tmp_path)
         run("forget", "1", "--yes", home=tmp_path)
         found = data("stats", home=tmp_path)
+        found["facts"] += found["former_facts"]  # doctor counts rows
         counted = ", ".join(plural(found[f"{name}s"], name) for name in ("message", "passage", "session", "fact"))
         assert any(one["what"].endswith(counted) for one in data("doctor", home=tmp_path)["findings"])
 

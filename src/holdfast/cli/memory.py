@@ -661,10 +661,13 @@ def stats(*, home: Path | None, as_json: bool) -> None:
     if as_json:
         emit_json(asdict(counts) | spending.to_json())
         return
+    former = ""
+    if counts.former_facts:
+        former = f", {counts.former_facts:,} that no longer {'holds' if counts.former_facts == 1 else 'hold'}"
     echo(f"{counts.path} ({human_bytes(counts.bytes)})")
     echo(
         f"{plural(counts.messages, 'message')}, {plural(counts.passages, 'passage')},"
-        f" {plural(counts.sessions, 'session')}, {plural(counts.facts, 'fact')}"
+        f" {plural(counts.sessions, 'session')}, {plural(counts.facts, 'fact')}{former}"
     )
     learning = counts.learning
     if learning.waiting or learning.in_use:

@@ -46,6 +46,25 @@ def does_hold(row: FactRow) -> bool:
     return row.superseded_by is None and not row.deleted
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactCount:
+    """How many facts hold, and how many no longer do."""
+
+    holding: int
+    former: int
+
+
+def count_facts(store: Store) -> FactCount:
+    """Count the facts of all tenants."""
+    holding = 0
+    known = 0
+    for tenant in {scope.tenant for scope in store.scopes()}:
+        rows = store.read_facts(Select(scope=Scope(tenant=tenant), across=("project", "agent", "session")))
+        known += len({(row.scope, row.id) for row in rows})
+        holding += len(current(rows))
+    return FactCount(holding=holding, former=known - holding)
+
+
 def as_of(rows: Iterable[FactRow], *, time: int) -> list[FactRow]:
     """List the facts that held at a moment (Unix milliseconds)."""
     return current(row for row in rows if row.time <= time)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, cast, get_args
+from typing import TYPE_CHECKING, Final, Self, get_args
 
 from msgspec import structs
 
@@ -69,7 +69,7 @@ def _now() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """The contents of a memory, in numbers.
+    """The contents of a memory, in numbers. `facts` are those that hold, `former_facts` those that no longer do.
 
     `vectors` names the model whose vectors serve until all passages have those of `embedder`; empty once they have.
     """
@@ -79,6 +79,7 @@ class Stats:
     passages: int
     sessions: int
     facts: int
+    former_facts: int
     embedded: int
     bytes: int
     embedder: str | None
@@ -787,9 +788,16 @@ class Memory:
             embedded = self.store.embedded(self.embedder.space)
             if self.interim is not None:
                 vectors = " ".join(self.missing())
+        counts = self.store.counts()
+        fact_count = facts.count_facts(self.store)
         return Stats(
             path=self.store.place,
-            **cast("dict[str, Any]", self.store.counts()),
+            messages=counts["messages"],
+            passages=counts["passages"],
+            sessions=counts["sessions"],
+            facts=fact_count.holding,
+            former_facts=fact_count.former,
+            bytes=counts["bytes"],
             embedded=embedded,
             embedder=embedder_name,
             vectors=vectors,

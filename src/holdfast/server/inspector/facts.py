@@ -109,14 +109,6 @@ class FactList:
     is_complete: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactCount:
-    """How many facts hold, and how many no longer do."""
-
-    holding: int
-    over: int
-
-
 def sort_facts(facts: Sequence[FactView], params: Params) -> list[FactView]:
     """Sort facts by a column, as the page asks; by default the newest first."""
     keys: Mapping[str, Callable[[FactView], tuple[object, ...]]] = {
@@ -150,15 +142,6 @@ class Facts:
             settled |= pairs
         conflicts, is_complete = self._find_conflicts(groups, frozenset(settled), seconds=seconds)
         return FactList(facts=tuple(views), conflicts=conflicts, is_complete=is_complete)
-
-    def count(self, tenants: Sequence[str]) -> FactCount:
-        """Count the facts as the list does."""
-        newest: dict[FactKey, FactRow] = {}
-        for tenant in tenants:
-            for row in self._engine._memory.store.read_facts(Select(scope=Scope(tenant=tenant), across=EVERYTHING)):
-                newest[row.scope, row.id] = row
-        holding = sum(versions.does_hold(row) for row in newest.values())
-        return FactCount(holding=holding, over=len(newest) - holding)
 
     def _read_tenant(
         self, scope: Scope, groups: dict[Scope, list[FactRow]]

@@ -710,7 +710,6 @@ class Inspector:
             page="health",
             params=params,
             stats=stats,
-            facts=self._facts.count(self._sessions.tenants()),
             latencies=data.read_latencies(self._engine, self._sessions.tenants()),
             embedder=self._engine._memory.choice.reasons,
             waiting=self._engine._memory.waiting(),
