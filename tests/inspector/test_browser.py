@@ -217,12 +217,15 @@ def test_a_menu_that_is_opened_while_facts_are_read_again_stays_open(page: Page,
         page.goto(running.key_url + "memory")
         running.engine.session("harbour").remember("The dock gate is green.")
     page.click(".fact:has-text('crane') .menu summary")
-    with page.expect_response(rows):
-        for route in held:
-            route.continue_()
-    page.wait_for_timeout(200)
+    for route in held:
+        route.continue_()
+    page.wait_for_function("performance.getEntriesByType('resource').some(one => one.name.includes('rows=1'))")
     assert page.is_visible(".fact:has-text('crane') [data-erase-facts]")
     page.unroute(rows)
+    page.click(".fact:has-text('crane') .menu summary")
+    running.engine.session("harbour").remember("The lock keeper is asleep.")
+    page.wait_for_selector(".fact:has-text('lock keeper')")  # updates come one after the other: the first one is done
+    page.wait_for_selector(".fact:has-text('dock gate')")
 
 
 def test_another_server_of_this_machine_gets_no_key(browser: Any, running: Running) -> None:

@@ -591,7 +591,7 @@ class TestInABrowser:
         before = page.evaluate(top, first)
         with page.expect_response(lambda answer: "/session?" in answer.url):
             running.engine.session("elsewhere").append([{"role": "user", "content": f"Width {width}."}])
-        page.wait_for_timeout(200)  # an observer reports after the next frame
+        wait_until_drawn(page)  # an observer reports after the next frame
         is_free.set()
         for route in held:
             route.continue_()
@@ -607,10 +607,14 @@ class TestInABrowser:
         self, page: Page, running: Running, long_talk: list[int]
     ) -> None:
         """Its top is where the messages begin, so it would read all of them, or move away from its title."""
+        earlier = "**/session/messages?*"
+        asked: list[str] = []
+        page.route(earlier, lambda route: asked.append(route.request.url))
         page.set_viewport_size({"width": 390, "height": 1600})
         page.goto(running.key_url + "session?session=long+talk&tab=conversation")
         page.wait_for_selector("#live.on")
-        page.wait_for_timeout(300)
+        wait_until_drawn(page)  # an observer reports after the next frame
+        assert asked == []
         assert page.is_visible(".earlier")
         assert page.locator("#messages .message").count() < len(long_talk)
         assert page.evaluate("scrollY") == 0
