@@ -99,8 +99,8 @@ def test_what_left_before_an_edit_does_not_depend_on_later_ones() -> None:
     assert past.cuts_before(2) == {1: 0, 2: 0}
     assert past.cuts_before(3) == {2: 0}
     assert past.cuts_before(4) == {2: 0, 3: 3}
-    assert past.shortened_before(4) == {}
-    assert past.shortened_before(5) == {4: edits[4]}
+    assert past.pruned_before(4) == {}
+    assert past.pruned_before(5) == {4: edits[4]}
 
 
 def test_an_edit_that_cannot_be_read_is_no_cut_that_can_be_undone() -> None:

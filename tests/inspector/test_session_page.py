@@ -131,15 +131,15 @@ class TestWindowOfATurn:
         assert "Recalled from memory" in block[:200]
         assert '<pre tabindex="0">&lt;recalled-context' in block[:400]
 
-    def test_a_line_counts_what_is_shortened_in_folded_messages(self, client: httpx.Client, running: Running) -> None:
+    def test_a_line_counts_what_is_pruned_in_folded_messages(self, client: httpx.Client, running: Running) -> None:
         """With a link to each."""
         session = running.engine.session("harbour")
-        shortened = {number for edit in session.edits() if edit.kind == "pruned" for number in edit.ids}
-        shown = [item.id for item in session.window(15).items if item.id in shortened]
+        pruned = {number for edit in session.edits() if edit.kind == "pruned" for number in edit.ids}
+        shown = [item.id for item in session.window(15).items if item.id in pruned]
         text = client.get("/session?session=harbour&turn=15").text
         line = text[text.index('<p class="in-run">') :]
         line = line[: line.index("</p>")]
-        assert f"{len(shown)} shortened result" in line
+        assert f"{len(shown)} pruned result" in line
         assert f'data-reveal="{shown[0]}"' in line
         assert "in full." in line
 
@@ -179,11 +179,12 @@ class TestWindowOfATurn:
         assert "Turn 15: " in chart
         assert ">8k</text>" in text[text.index('<svg class="axis"') : text.index('<svg class="chart"')]
 
-    def test_the_key_of_the_marks_names_the_words_of_commands(self, client: httpx.Client) -> None:
-        """They say "pruned" and "trimmed" where the pages say "shortened" and "cut"."""
+    def test_the_key_of_the_marks_has_the_words_of_commands(self, client: httpx.Client) -> None:
+        """Or names them: they say "trimmed" where the pages say "cut", which is also what a compaction is."""
         text = client.get("/session?session=harbour&turn=15").text
-        for page, command in (("shortened", "pruned"), ("cut", "trimmed")):
-            assert re.search(rf'<li title="[^"]*: {command}"><svg[^\n]*</svg>{page}</li>', text)
+        assert re.search(r"<li><svg[^\n]*</svg>pruned</li>", text)
+        assert re.search(r'<li title="[^"]*: trimmed"><svg[^\n]*</svg>cut</li>', text)
+        assert "shortened" not in text
 
     def test_a_message_of_the_conversation_leads_to_its_first_turn(
         self, client: httpx.Client, running: Running
@@ -206,7 +207,7 @@ class TestWindowOfATurn:
         for shown in (turn - 1, turn):
             text = client.get(f"/session/messages?session=harbour&before={number + 1}&turn={shown}").text
             states.append(find_states(text)[number])
-        assert states[0] in {"in window", "shortened: why?"}
+        assert states[0] in {"in window", "pruned: why?"}
         assert states[1] == "cut: why?"
         text = client.get(f"/session?session=harbour&turn={turn - 1}&tab=conversation").text
         assert f"In turn {turn - 1}:" in text
@@ -329,7 +330,7 @@ class TestWhy:
         for kind, left in (("trimmed", ""), ("pruned", r" They had [\d,]+ tokens before, and have [\d,]+ now\.")):
             number = next(edit for edit in session.edits() if edit.kind == kind).ids[0]
             text = client.get(f"/why?session=harbour&message={number}").text
-            section = text[text.index(f'aria-label="{"cut" if kind == "trimmed" else "shortened"} in turn') :]
+            section = text[text.index(f'aria-label="{"cut" if kind == "trimmed" else "pruned"} in turn') :]
             freed = re.search(r"<dt>Tokens freed</dt><dd>(.*?) *</dd>", section)
             assert freed is not None
             said = r"[\d,]+ tokens were freed by this message, and [\d,]+ by all \d+ messages together\."

@@ -215,7 +215,7 @@ def test_the_unchanged_beginning_has_the_price_of_a_cache_read() -> None:
     assert rows["Requests that do not fit"].shown_change == ""
     assert Row(name="", before=3, after=4).shown_change == "+33%"
     assert Row(name="", before=1_000, after=999).shown_change == ""
-    assert rows["Requests with shortened results"].before == 0
+    assert rows["Requests with pruned results"].before == 0
 
 
 def test_a_replay_that_goes_on_is_shown_as_far_as_it_has_come(running: Running) -> None:
@@ -316,7 +316,7 @@ def test_every_mark_of_the_charts_is_in_their_key(running: Running) -> None:
     """As on the page of a session."""
     key = replay(running, HALF).split("Key of the marks")[1].split("</ul>")[0]
     for name, words in {
-        "pruned": "shortened",
+        "pruned": "pruned",
         "trimmed": "cut",
         "compacted": "compacted",
         "recalled": "recalled",

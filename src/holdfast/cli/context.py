@@ -91,7 +91,7 @@ def draw_context(
     screen.print()
     text = (
         f"So far {plural(totals['cuts'], 'cut')} removed {plural(totals['messages_cut'], 'message')}"
-        f" ({shorten_number(totals['tokens_cut'])} tokens), {plural(totals['results_pruned'], 'result')} shortened,"
+        f" ({shorten_number(totals['tokens_cut'])} tokens), {plural(totals['results_pruned'], 'result')} pruned,"
         f" {plural(totals['blocks'], 'block')} recalled. All of it is in the archive."
     )
     screen.print(Styled(text, style="dim"))

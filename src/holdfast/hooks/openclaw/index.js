@@ -232,7 +232,7 @@ function createEngine({ workspaceDir }, log) {
 }
 
 const when = (time) => (time ? new Date(time).toISOString().slice(0, 16).replace("T", " ") : "no time");
-const WHAT = { pruned: "results shortened", trimmed: "messages removed", compacted: "messages replaced by a summary" };
+const WHAT = { pruned: "results pruned", trimmed: "messages removed", compacted: "messages replaced by a summary" };
 
 function showCut({ id, kind, time, reason, tokens, messages, about, summary }) {
   const head = `Cut ${id}, ${when(time)}: ${messages.length} ${WHAT[kind] ?? kind}, ${tokens} tokens (${reason})`;

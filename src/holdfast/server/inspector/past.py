@@ -46,7 +46,7 @@ LAST_MESSAGES: Final = 40
 """Messages among which the question of a turn is looked for, if its report does not name it."""
 
 KIND_NAMES: Final = {
-    "pruned": "shortened",
+    "pruned": "pruned",
     "trimmed": "cut",
     "compacted": "compacted",
     "recalled": "recalled",
@@ -205,13 +205,13 @@ class Past:
                     gone.pop(number, None)
         return gone
 
-    def shortened_before(self, stop: int) -> dict[int, PastEdit]:
-        """Return, by message, the last edit that shortened it, of the edits before one."""
-        shortened: dict[int, PastEdit] = {}
+    def pruned_before(self, stop: int) -> dict[int, PastEdit]:
+        """Return, by message, the last edit that pruned it, of the edits before one."""
+        pruned: dict[int, PastEdit] = {}
         for past in self.edits:
             if past.edit is not None and past.number < stop and past.edit.kind == "pruned":
-                shortened |= dict.fromkeys(past.edit.ids, past)
-        return shortened
+                pruned |= dict.fromkeys(past.edit.ids, past)
+        return pruned
 
 
 def _read_number(record: Record) -> int:

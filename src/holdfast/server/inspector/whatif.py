@@ -114,8 +114,8 @@ class Side:
         return sum(not CUTS.isdisjoint(change.kind for change in report.changes) for report in self.reports)
 
     @property
-    def shortened(self) -> int:
-        """The requests that shortened tool results."""
+    def pruned(self) -> int:
+        """The requests that pruned tool results."""
         return sum(any(change.kind == "pruned" for change in report.changes) for report in self.reports)
 
     @property
@@ -296,7 +296,7 @@ def compare(before: Side, after: Side) -> list[Row]:
         "Tokens sent": "sent",
         "Of them an unchanged beginning": "kept",
         "Largest request": "largest",
-        "Requests with shortened results": "shortened",
+        "Requests with pruned results": "pruned",
         "Requests with a cut": "cuts",
         "Requests with a recall": "recalls",
         "Tokens recalled": "recalled",

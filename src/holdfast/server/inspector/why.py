@@ -86,20 +86,20 @@ def _make_change(number: int, edit: Edit, settings: Settings) -> ChangeView:
 
 _PRUNING_RULES: Final = {
     "adaptive": (
-        "Tool results that are older than the last {keep} replies are shortened once the window is {soft} full,"
-        ' if that frees at least 5% of it (pruning.mode = "adaptive"). What was said is never shortened.'
+        "Tool results that are older than the last {keep} replies are pruned once the window is {soft} full,"
+        ' if that frees at least 5% of it (pruning.mode = "adaptive"). What was said is never pruned.'
     ),
     "cache-ttl": (
-        "Tool results that are older than the last {keep} replies are shortened once the provider's cache has expired"
+        "Tool results that are older than the last {keep} replies are pruned once the provider's cache has expired"
         ' and the window is {soft} full (pruning.mode = "cache-ttl").'
     ),
     "aggressive": 'All tool results older than the last {keep} replies are cleared (pruning.mode = "aggressive").',
     "the window is cut, and old results are long": (
-        "When messages are cut, long tool results that are older than the last {keep} replies are shortened too: the"
+        "When messages are cut, long tool results that are older than the last {keep} replies are pruned too: the"
         " provider's cache is lost anyway."
     ),
     "the newest messages alone do not fit": (
-        "The messages that must stay did not fit into the window, so their largest tool results were shortened,"
+        "The messages that must stay did not fit into the window, so their largest tool results were pruned,"
         " whatever their age."
     ),
 }
@@ -139,9 +139,9 @@ def explain_rule(edit: Edit, settings: Settings) -> str:
                 keep=settings.pruning.keep_last_assistants,
                 soft=percent(settings.pruning.soft_trim_ratio, 1),
             )
-            kept = "A shortened result keeps its beginning, its end and lines about errors"
+            kept = "A pruned result keeps its beginning, its end and lines about errors"
             if not keep:
-                kept = "Nothing of a cleared result stays in the window"
+                kept = "Nothing of a result that is cleared stays in the window"
             return f"{sentence} {kept}; the archive has all of it."
         case Trimmed(relevance=relevance):
             sentence = _fill_rule(
@@ -221,7 +221,7 @@ class Returns:
 
 
 def list_events(session: Session, past: Past, message: int) -> list[Event]:
-    """Return what happened to a message, oldest first: shortened, removed, summarised, brought back, pinned."""
+    """Return what happened to a message, oldest first: pruned, removed, summarised, brought back, pinned."""
     store = session._memory.store
     events: list[Event] = []
     for one in past.edits:

@@ -101,7 +101,7 @@ class Stretch:
         count, tokens: How many they are, and their tokens.
         gone: How many messages left earlier between them.
         verb: How messages left, in one word: "cut", "compacted", or "left" if in more than one way.
-        shortened: The numbers of those among them that are shortened.
+        pruned: The numbers of those among them that are pruned.
         blocks: The numbers of those with a recalled block, and the turn that made it; 0 if that is not known.
         is_folded: Whether the rows are loaded only when a person asks for them.
         rows: The messages, unless they are folded.
@@ -115,7 +115,7 @@ class Stretch:
     tokens: int = 0
     gone: int = 0
     verb: str = "left"
-    shortened: tuple[int, ...] = ()
+    pruned: tuple[int, ...] = ()
     blocks: tuple[tuple[int, int], ...] = ()
     is_folded: bool = False
     rows: tuple[WindowRow, ...] = ()
@@ -130,7 +130,7 @@ class WindowView:
         items: Its messages.
         before: The window of the turn before; None if it is not stored.
         gaps: What left earlier, by the place in the window before which it was.
-        shortened: The messages that are shortened.
+        pruned: The messages that are pruned.
         kinds: How messages left in this turn, by number.
         block_turns: The turn that made the block of a message, by the number of the message.
     """
@@ -138,7 +138,7 @@ class WindowView:
     items: tuple[Item, ...]
     before: tuple[Item, ...] | None
     gaps: Mapping[int, tuple[GapView, ...]]
-    shortened: Mapping[int, PastEdit]
+    pruned: Mapping[int, PastEdit]
     kinds: Mapping[int, str]
     block_turns: Mapping[int, int]
 
@@ -164,8 +164,8 @@ class WindowView:
     def _view(self, item: Item) -> MessageView:
         state = {"summary": "summary", "recall": "recalled", "overview": "recalled"}.get(item.kind, "")
         reason = ""
-        if item.id in self.shortened:
-            edit = self.shortened[item.id].edit
+        if item.id in self.pruned:
+            edit = self.pruned[item.id].edit
             state = "pruned"
             reason = edit.reason if edit is not None else ""
         return MessageView(
@@ -207,7 +207,7 @@ class WindowView:
             tokens=sum(item.total for item in items),
             gone=sum(gap.messages for gap in gaps),
             verb=_find_verb(gap.kind for gap in gaps),
-            shortened=tuple(item.id for item in items if item.id in self.shortened),
+            pruned=tuple(item.id for item in items if item.id in self.pruned),
             blocks=tuple((item.id, self.block_turns.get(item.id, 0)) for item in items if item.block is not None),
             is_folded=is_folded,
             rows=() if is_folded else self.rows(start, stop),
@@ -270,7 +270,7 @@ def _mark(item: Item, before: Item | None) -> str:
     if item.sent.digest == before.sent.digest:
         return ""
     if item.message.digest != before.message.digest:
-        return "shortened now" if item.kind == "message" else "new"
+        return "pruned now" if item.kind == "message" else "new"
     if len(item.blocks) < len(before.blocks):
         return "block removed"
     return "block added"
@@ -339,7 +339,7 @@ def view_window(past: Past, turn: PastTurn, window: Window, before: tuple[Item, 
         items=window.items,
         before=before,
         gaps=gaps,
-        shortened=past.shortened_before(stop),
+        pruned=past.pruned_before(stop),
         kinds=kinds,
         block_turns=_find_block_turns(past, stop),
     )
