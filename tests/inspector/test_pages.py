@@ -249,7 +249,8 @@ class TestPages:
         for name in ("harbour", "港口"):
             scope = Scope(session=name, project="/pier")
             (row,) = memory.store.read_messages(Select(scope=scope))
-            memory.store.add_records([make_read_record(scope, RULES, model="", start=0, last=row.id, time=1)])
+            record = make_read_record(scope, RULES, model="", start=0, last=row.id, time=1, is_left_to_rules=False)
+            memory.store.add_records([record])
         assert "no session waits to be read for facts" in client.get("/health").text
         assert "not read for facts" not in client.get("/memory").text
         client.close()
