@@ -18,8 +18,11 @@ from click.testing import CliRunner, Result
 from benchmarks.archive_rows import make_rows
 from holdfast import Engine
 from holdfast.cli import holdfast
+from holdfast.cli.memory import put_newest_first
 from holdfast.cli.output import count_columns
+from holdfast.memory.passage_search import Hit
 from holdfast.messages import Message, Text
+from holdfast.search.fuse import Parts
 from holdfast.settings import Settings
 from holdfast.settings.loading import user_settings_file
 from holdfast.store.base import PassageText, Scope, Select
@@ -561,3 +564,12 @@ def test_recall_prints_the_newer_statement_first_and_marks_the_older_one(
     assert old["superseded"] == "wholly"
     assert old["replaced_by"] == [new["message"]]
     assert new["superseded"] == "no"
+
+
+def test_messages_that_replace_each_other_are_printed_by_their_scores() -> None:
+    """Recall finds none, but a block of a later version may say so of two of them, or of one and itself."""
+    nothing = Parts(keyword=0, vector=0, share=0, cosine=0, neighbours=0, session=0, date=0, decay=1)
+    first = Hit(message=1, passage=1, text="", speaker="user", time=1, score=0.9, parts=nothing, replaced_by=(1, 2))
+    second = replace(first, message=2, passage=2, score=0.5, replaced_by=(1,))
+    third = replace(first, message=3, passage=3, score=0.7, replaced_by=())
+    assert put_newest_first([third, second, first]) == [second, first, third]

@@ -501,3 +501,30 @@ def test_the_reason_says_what_keeps_the_answer_out(store: SqliteStore, cap: int,
     assert found.block == ""
     assert (found.reason == SHOWN) == is_known
     assert is_known or found.reason == "nothing fits into 74 tokens"
+
+
+FIRST = "The retry limit of the importer is 12."
+LAST = "The retry limit of the importer was raised to 14."
+NOTES = f"{FIRST}\n\n{'The rest of the notes is about something else, and is long. ' * 70}\n\n{LAST}"
+
+
+@pytest.mark.parametrize("has_fact", [False, True], ids=["alone", "with a fact from it"])
+def test_a_message_does_not_replace_itself(store: SqliteStore, *, has_fact: bool) -> None:
+    """Notes say in two passages what was and what is. No later message or fact says that the first is outdated."""
+    (number,) = store.add_messages(make_rows([Message(role="user", parts=(Text(text=NOTES),))], scope=SCOPE))
+    say(store, "Lunch was good today, thanks.")
+    if has_fact:
+        fact = FactRow(scope=SCOPE, id="f", type="decision", content=LAST, quote=LAST, evidence=(number,), time=MOMENT)
+        store.add_facts([fact])
+    found = recall(store, asking("What is the retry limit of the importer?", cap=2_000))
+    assert FIRST in found.block
+    assert LAST in found.block
+    assert "outdated" not in found.block
+    assert not any(hit.replaced_by for hit in found.hits)
+
+
+def test_a_message_that_replaces_another_one_twice_is_named_once(store: SqliteStore) -> None:
+    """Two passages of it do."""
+    say(store, FIRST, NOTES.replace("is 12", "was raised to 13"), "Lunch was good today, thanks.")
+    found = recall(store, asking("What is the retry limit of the importer?", cap=2_000))
+    assert [(hit.message, hit.replaced_by) for hit in found.hits][:3] == [(1, (2,)), (2, ()), (2, ())]

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from holdfast.memory.query import RecallQuery
 from holdfast.memory.recall import recall
 from holdfast.messages import Message, Text
 from holdfast.settings import load
-from holdfast.store.base import FactRow, Scope
+from holdfast.store.base import FactRow, Scope, Select
 from holdfast.store.sqlite import SqliteStore
 from holdfast.tokens import count_text
 from support import line_archives
@@ -143,3 +144,61 @@ def test_poor_vectors_do_not_hide_the_only_answer(path: str, fusion: str) -> Non
     fact = "we moved the ledger to port 48213"
     hits = ask("hash", [fact], "which port does the ledger use", path=path, fusion=fusion, cap=1_000)
     assert [hit.text for hit in hits] == [fact]
+
+
+THINGS = ["The retry limit of the importer", "The port of the ledger", "导入服务的超时"]
+STATEMENTS = [
+    *("{thing} is {number}.", "{thing} is {number} now.", "{thing} was raised to {number}.", "From now on: {number}."),
+    *("{thing} is {number}, not 12.", "We no longer use it. {thing} is {number}.", "{thing}改成{number}秒。"),
+]
+FILLER = "The rest of the notes is about something else, and is kept only to be complete. " * 60
+
+
+@st.composite
+def messages_with_corrections(draw: st.DrawFn) -> list[Message]:
+    """Draw messages of one to four statements, apart or in one passage; their times have any order."""
+    statements = st.builds(
+        lambda form, thing, number: form.format(thing=thing, number=number),
+        st.sampled_from(STATEMENTS),
+        st.sampled_from(THINGS),
+        st.integers(10, 14),
+    )
+    messages: list[Message] = []
+    for said in draw(st.lists(st.lists(statements, min_size=1, max_size=4), min_size=1, max_size=5)):
+        text = draw(st.sampled_from(["\n", f"\n\n{FILLER}\n\n"])).join(said)
+        messages.append(Message(role="user", parts=(Text(text=text),), timestamp=1 + 60_000 * draw(st.integers(0, 2))))
+    return messages
+
+
+@st.composite
+def facts_of(draw: st.DrawFn, messages: Sequence[Message]) -> list[FactRow]:
+    """Draw facts, each learned from one or two messages, at any time; some were replaced by another one."""
+    rows: list[FactRow] = []
+    for place in range(draw(st.integers(0, 4))):
+        numbers = draw(st.lists(st.integers(1, len(messages)), min_size=1, max_size=2, unique=True))
+        lines = [line for line in messages[numbers[0] - 1].text.split("\n") if line and line not in FILLER]
+        said = draw(st.sampled_from(lines))
+        successor = draw(st.sampled_from([None, "0", "1", "2", "3"]))
+        time = draw(st.integers(1, 180_000))
+        row = FactRow(scope=MINE, id=str(place), type="decision", content=said, quote=said, time=time)
+        rows.append(replace(row, evidence=tuple(sorted(numbers)), superseded_by=successor))
+    return rows
+
+
+@settings(max_examples=examples(100))
+@given(messages=messages_with_corrections(), thing=st.sampled_from(THINGS), data=st.data())
+def test_what_replaces_a_passage_is_another_and_later_message(
+    messages: list[Message], thing: str, data: st.DataObject
+) -> None:
+    """So nothing replaces itself, and no messages replace each other, whatever facts say about them."""
+    with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "a.db") as store:
+        store.add_messages(make_rows(messages, scope=MINE))
+        store.add_facts(data.draw(facts_of(messages)))
+        found = recall(
+            store, RecallQuery(texts=(f"What is {thing}?",), scope=MINE, across=True, cap=4_000), marks=MARKS
+        )
+        moments = {row.id: (row.message.timestamp or 0, row.id) for row in store.read_messages(Select(scope=MINE))}
+    for hit in found.hits:
+        assert len(set(hit.replaced_by)) == len(hit.replaced_by)
+        for later in hit.replaced_by:
+            assert moments[later] > moments[hit.message]

@@ -250,19 +250,25 @@ def overview(*, cap: int | None, home: Path | None, as_json: bool, **whose: Any)
         echo("No overview: there are no facts and no sessions yet.", err=True)
 
 
-def _put_newest_first(hits: Sequence[Hit]) -> list[Hit]:
-    """Order hits by their scores, but those that replace another one before it."""
-    ordered: dict[int, Hit] = {}
+def put_newest_first(hits: Sequence[Hit]) -> list[Hit]:
+    """Order hits by their scores, but those that replace another one before it.
+
+    Of hits that replace each other, the one with the best score comes last: it is added after those that replace it.
+    """
+    ordered: list[Hit] = []
+    begun: set[int] = set()  # a hit that is begun is not added again: it would not end if hits replace each other
 
     def add(hit: Hit) -> None:
+        begun.add(hit.passage)
         for newer in hits:
-            if newer.message in hit.replaced_by and newer.passage not in ordered:
+            if newer.message in hit.replaced_by and newer.passage not in begun:
                 add(newer)
-        ordered.setdefault(hit.passage, hit)
+        ordered.append(hit)
 
     for hit in sorted(hits, key=lambda hit: hit.score, reverse=True):
-        add(hit)
-    return list(ordered.values())
+        if hit.passage not in begun:
+            add(hit)
+    return ordered
 
 
 def _print_recalled(result: Recall, titles: Mapping[int, str], *, query_terms: set[str], limit: int | None) -> None:
@@ -280,7 +286,7 @@ def _print_recalled(result: Recall, titles: Mapping[int, str], *, query_terms: s
         echo(result.sessions_note)
     if result.facts or result.sessions or result.sessions_note:
         echo()
-    for hit in _put_newest_first(result.hits)[:limit]:
+    for hit in put_newest_first(result.hits)[:limit]:
         fields = ["", minute(hit.time or None), hit.speaker, _quote_title(titles[hit.message])]
         about = printable("  ".join(filter(None, fields)), one_line=True)
         echo_styled(

@@ -11,6 +11,7 @@ after a change of the figures below.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -177,9 +178,9 @@ def find_newest(
     replaced: list[Statement] = []
     passages: dict[int, list[int]] = {}
     for place, some in statements.items():
+        moment = _read_moment(candidates, place)
         replacing: dict[int, None] = {}  # each place once, in order
         for statement in some:
-            moment = (int(candidates.times[place]), place)
             places = later.find(statement, after=moment, speaker=found.texts[place].speaker)
             if places:
                 replaced.append(statement)
@@ -195,7 +196,7 @@ def find_newest(
         if not hit.fact.time:
             continue
         statement = Statement.read(hit.fact.content)
-        of_facts[hit.fact.id] = later.find(statement, after=(hit.fact.time, len(candidates)))
+        of_facts[hit.fact.id] = later.find(statement, after=(hit.fact.time, sys.maxsize))
         if of_facts[hit.fact.id]:
             replaced.append(statement)
     # The instructions have no time, so everything that a person says counts as later. They are not marked as outdated:
@@ -248,6 +249,15 @@ def _measure_match(candidates: Candidates) -> Floats:
     return match
 
 
+def _read_moment(candidates: Candidates, place: int) -> tuple[int, int]:
+    """Return when a passage was written: its time, and its message. The passages of a message are of one moment.
+
+    If two messages have the same time, their order in the archive decides. So of two messages at most one replaces the
+    other, and none replaces itself.
+    """
+    return int(candidates.times[place]), int(candidates.messages[place])
+
+
 def _choose_statements(seeds: Mapping[int, str], weights: Mapping[str, float]) -> dict[int, list[Statement]]:
     """Return the sentences of each text that state something, by place; those with most of the question first.
 
@@ -270,14 +280,16 @@ def _choose_statements(seeds: Mapping[int, str], weights: Mapping[str, float]) -
 def _find_past_facts(
     found: Found, texts: Mapping[int, str], past: Sequence[FactRow]
 ) -> Iterator[tuple[int, list[int]]]:
-    """Find the texts with words of a fact that was replaced, and the places of the messages with the newer one."""
-    numbers = found.candidates.messages
+    """Find the texts with words of a replaced fact, and the places of the later messages with the newer one."""
+    candidates = found.candidates
+    numbers = candidates.messages
     messages = {int(numbers[place]) for place in texts}
     for message, words, successor in find_replaced(past, messages=messages):
+        stating = np.flatnonzero(np.isin(numbers, successor.evidence) & candidates.human).tolist()
         for place, text in texts.items():
             if numbers[place] == message and words in text:
-                later = [number for number in successor.evidence if number > message]
-                yield place, np.flatnonzero(np.isin(numbers, later) & found.candidates.human).tolist()
+                moment = _read_moment(candidates, place)
+                yield place, [other for other in stating if _read_moment(candidates, other) > moment]
 
 
 # --- later ones ------------------------------------------------------------------------
@@ -364,17 +376,17 @@ class _LaterTexts:
         speaker: str | None = None,
         needs_subject: bool = True,
     ) -> list[int]:
-        """Find the texts that replace a statement and were written after a moment: a time and a place."""
+        """Find the texts that replace a statement and were written after a moment; see `_read_moment`."""
         earlier = Earlier.read(statement, self.rarity, asked=self.found.weights, needs_subject=needs_subject)
         weights: dict[int, float] = {}
         for term, weight in earlier.weights.items():
             for place in self.places.get(term, ()):
                 weights[place] = weights.get(place, 0.0) + weight
-        times = self.found.candidates.times
+        candidates = self.found.candidates
         places: list[int] = []
         for place, weight in weights.items():
-            # The cheap tests first. If two messages have the same time, their order in the archive decides.
-            if weight < earlier.min_weight or (int(times[place]), place) <= after:
+            # The cheap tests first.
+            if weight < earlier.min_weight or _read_moment(candidates, place) <= after:
                 continue
             if speaker is not None and self.found.texts[place].speaker != speaker:
                 continue
@@ -383,9 +395,12 @@ class _LaterTexts:
         return places
 
     def are_replaced(self, statements: Iterable[Statement], place: int, *, facts: Sequence[FactHit]) -> bool:
-        """Return whether a fact that was learned after a passage replaces one of its statements."""
-        time = int(self.found.candidates.times[place])
-        later = [Later.read(hit.fact.content) for hit in facts if hit.fact.time > time]
+        """Return whether a fact that was learned later, and from other messages, replaces a statement of a passage."""
+        time, message = _read_moment(self.found.candidates, place)
+        later: list[Later] = []
+        for hit in facts:
+            if hit.fact.time > time and message not in hit.fact.evidence:
+                later.append(Later.read(hit.fact.content))
         if not later:
             return False
         for statement in statements:

@@ -414,10 +414,10 @@ def _compose(
     passages = {place: found.texts[place] for place in ordered}
     hits: list[Hit] = []
     for place, hit in zip(ordered, make_hits(passages, found.ranking, quoted=details), strict=True):
-        replaced_by: list[int] = []
+        replaced_by: dict[int, None] = {}  # each message once, in order
         for later in newest.passages.get(place, ()):
             if later in details:
-                replaced_by.append(found.texts[later].message)
+                replaced_by[found.texts[later].message] = None
         hits.append(replace(hit, superseded=details[place].superseded, replaced_by=tuple(replaced_by)))
     return replace(
         nothing,
