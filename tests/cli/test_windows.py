@@ -18,7 +18,7 @@ from holdfast.cli.demo import session_lines
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.report import Category, ContextReport
-from holdfast.settings import Embedding, Settings
+from holdfast.settings import Embedding, Recall, Settings
 
 SMALL = ("--limit", "7000", "--reserve", "1400")
 
@@ -269,3 +269,13 @@ class TestTimeline:
         line = _describe_changes({"changes": changes, "recalled": [], "warnings": ["archive: the disk is full"]}).plain
         assert "~ 1 result" in line
         assert "! archive: the disk is full" in line
+
+    @pytest.mark.parametrize("question", ["What did we do in our last session?", "What did we do on 2 May 2020?"])
+    def test_a_block_about_past_sessions_alone_is_named(self, home: Path, question: str) -> None:
+        """It has no facts and no passages, whose counts the line has otherwise."""
+        quiet = Settings(embedding=Embedding(provider="none"), recall=Recall(overview_tokens=0))
+        with Engine.open(home / "memory", settings=quiet, personal=True, background=False) as engine:
+            engine.session("old").append([{"role": "user", "content": "Render the handbook with Typst, please."}])
+            engine.session("s1").assemble([{"role": "user", "content": question}])
+        assert "◆ past sessions, " in run("timeline", "--session", "s1").output
+        assert re.search(r"recalled from (1 message|past sessions), ", run("context", "--session", "s1").output)

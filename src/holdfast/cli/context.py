@@ -168,7 +168,8 @@ def _print_changes(screen: Console, report: ContextReport) -> None:
         if change.kind == "overview":
             what = f"from {plural(len(change.ids), 'message')} and the facts of the project"
         elif change.kind == "recalled":
-            what = f"from {join_counts(fact=len(report.recalled_facts), message=len(change.ids))}"
+            # A block may say only that there are no sessions of a day.
+            what = f"from {join_counts(fact=len(report.recalled_facts), message=len(change.ids)) or 'past sessions'}"
         line.append(f" {what}")
         line.append(f", {shorten_number(change.tokens_before)} → {shorten_number(change.tokens_after)} tokens")
         screen.print(line.append(f": {change.reason}", style="dim"))

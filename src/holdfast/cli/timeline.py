@@ -104,7 +104,8 @@ def _describe_changes(turn: Turn) -> Styled:
     if sums["pruned_results"]:
         text.append(f"~ {plural(sums['pruned_results'], 'result')}  ", style="yellow")
     if sums["recalled_tokens"]:
-        what = join_counts(fact=len(turn["recalled_facts"]), passage=len(turn["recalled"]))
+        counts = join_counts(fact=len(turn["recalled_facts"]), passage=len(turn["recalled"]))
+        what = counts or "past sessions"  # a block has nothing else, and a report does not count them
         text.append(f"◆ {what}, {shorten_number(sums['recalled_tokens'])} tokens  ", style="magenta")
     for warning in turn["warnings"]:
         text.append(f"! {printable(warning)}  ", style="bold yellow")
