@@ -165,6 +165,47 @@ def test_hostile_text_has_a_title_in_time(text: str) -> None:
     assert isinstance(find_topic(text), str)
 
 
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        (
+            "Documents of the customer portal are rendered with the Typst engine, never with the old one of 2019",
+            "Documents of the customer portal are rendered with the Typst engine…",
+        ),
+        (
+            "Ship the importer, and measure how long it takes for the archive of the whole last year again",
+            "Ship the importer, and measure how long it takes for the archive of…",
+        ),
+        (
+            "Run the migration of the archive on the new cluster; the old one is switched off by Thursday",
+            "Run the migration of the archive on the new cluster…",
+        ),
+        (
+            "Invoices of the partners in other countries and on other continents must never not be sent",
+            "Invoices of the partners in other countries and on other continents…",
+        ),
+        (
+            "Die Rechnungen in allen anderen Ländern verschicken wir nun nicht nachträglich per Post, nur digital",
+            "Die Rechnungen in allen anderen Ländern verschicken wir nun…",
+        ),
+        (
+            "客户门户的所有文档" * 6 + "都用新引擎生成，旧的引擎上周已经停用了",
+            "客户门户的所有文档" * 6 + "都用新引擎生成…",
+        ),
+        ("客户门户的所有文档" * 7 + "以后无论如何都不要用旧的引擎", "客户门户的所有文档" * 7 + "以后无论如何都…"),
+        ("客户门户的所有文档" * 7 + "以后也绝对都不要用旧的引擎", "客户门户的所有文档" * 7 + "以后也绝对都…"),
+        ("고객포털의모든문서를" * 6 + "옛 엔진으로 절대 안 만듭니다", "고객포털의모든문서를" * 6 + "옛 엔진으로…"),
+    ],
+    ids=[
+        *("a clause", "a clause that ends early", "a semicolon", "negations", "German"),
+        *("Chinese, a clause", "Chinese, in a negation", "Chinese, behind a negation", "Korean"),
+    ],
+)
+def test_a_long_title_ends_with_a_clause_and_not_with_a_negation(text: str, title: str) -> None:
+    """A clause that ends in the last third of the room is whole; "never" alone hides what is denied."""
+    assert shorten(text) == title
+
+
 class TestHostTitle:
     @pytest.fixture
     def memory(self, tmp_path: Path) -> Iterator[Memory]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -15,6 +16,7 @@ from holdfast.host_text import find_summary
 from holdfast.memory.archive import is_acknowledgement, is_noise, unwrap
 from holdfast.memory.summary_topics import find_topic, is_part
 from holdfast.messages import Message
+from holdfast.patterns import compile_once, load
 from holdfast.store.base import MessageRow, Record, Scope, Select, Store
 from holdfast.store.figures import TURN
 
@@ -31,6 +33,7 @@ _FIRST_READ: Final = 8
 _MAX_FIRST_READ: Final = 40
 """How many are read if those have none, because a host may put its messages before those of the user."""
 _ENDS: Final = (". ", "? ", "! ", "。", "？", "！")
+_CLAUSE_END: Final = re.compile(r"[.?!,;:]\s|[。？！，；：、]|\s[–—-]\s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,13 +299,23 @@ def _is_greeting(sentence: str) -> bool:
 
 
 def _cut(line: str, *, max_chars: int = MAX_TITLE_CHARS) -> str:
+    """Shorten a line: at the end of a clause in the last third of the room, else between two words.
+
+    It does not end with a negation: "the old engine is never…" says nothing, and hides that something is denied.
+    """
     if len(line) <= max_chars:
         return line
-    cut = line[: max_chars - 1]
+    room = max_chars - 1
+    cut = line[:room]
     space = cut.rfind(" ")
-    if space > max_chars // 2:
+    clauses = [match.start() for match in _CLAUSE_END.finditer(line, 2 * room // 3) if match.start() <= room]
+    if clauses:
+        cut = line[: clauses[-1]]
+    elif space > max_chars // 2:
         cut = cut[:space]
-    return f"{cut.rstrip()}…"
+    cut = cut.rstrip()
+    bare = compile_once(load("outcomes")["last_negation"], re.IGNORECASE | re.VERBOSE).sub("", cut)
+    return f"{bare or cut}…"
 
 
 def name_hosts(store: Store, tenants: Iterable[str]) -> Callable[[Scope], str]:
