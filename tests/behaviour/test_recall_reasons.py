@@ -68,7 +68,7 @@ class TestReasons:
         """The warning gives the reason."""
         store = FailingStore(tmp_path / "store.db", kinds=frozenset({"search"}), first=0, count=10**6)
         with open_engine(store, SETTINGS) as engine:
-            window = assemble(engine, [FACT, NOTED, ASKED])
+            window = assemble(engine, grow())
         assert window.report.recall_reason == "memory failed"
         assert any("the disk is gone" in warning for warning in window.report.warnings)
 

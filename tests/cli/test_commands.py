@@ -518,6 +518,7 @@ class TestSessions:
         ) as process:
             assert process.stdout is not None
             assert "of 1 session," in process.stdout.readline()
+            assert "not read for facts" in process.stdout.readline()
             with file.open("a") as growing:
                 growing.write("".join(lines[6:9]))
             assert "new messages of 1 session" in process.stdout.readline()
