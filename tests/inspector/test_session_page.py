@@ -18,13 +18,16 @@ from holdfast import Engine
 from holdfast.context.edits import Edit, Pruned, Relevance, Trimmed
 from holdfast.context.plan import HAS_BLOCK
 from holdfast.memory.recall import ALL_HERE_IN_WINDOW, IN_WINDOW
+from holdfast.report import NAMES
 from holdfast.search.relevance import EAGERNESS
+from holdfast.server.inspector.draw import timeline
 from holdfast.server.inspector.past import Pasts, make_items_before, make_window
 from holdfast.server.inspector.why import MAX_UNFOLDED, explain_rule
 from holdfast.server.inspector.window_view import RepairGroup, group_repairs, view_window
 from holdfast.session import Session
 from holdfast.settings import Embedding, Settings
 from holdfast.text import percent
+from holdfast.timeline import PastTurn, WindowSource
 from inspector.conftest import Running, open_page, serve, talk
 from support.waiting import PATIENCE, UNHURRIED, until
 from support.wire_conversations import TALKS, Talk
@@ -143,6 +146,19 @@ class TestWindowOfATurn:
         assert f'data-reveal="{shown[0]}"' in line
         assert "in full." in line
 
+    def test_a_result_that_is_pruned_in_the_turn_says_so_once(self, client: httpx.Client, running: Running) -> None:
+        """With a way to its reason; in later turns it is just pruned."""
+        session = running.engine.session("harbour")
+        changes = {report.turn: report.changes for report in session.timeline()}
+        turn = next(turn for turn, some in changes.items() if any(one.kind == "pruned" for one in some))
+        number = next(number for one in changes[turn] if one.kind == "pruned" for number in one.ids)
+        states: list[list[str]] = []
+        for shown in (turn, turn + 1):
+            text = client.get(f"/run?session=harbour&turn={shown}&start=0&stop=99").text
+            header = text[text.index(f'id="m{number}"') :].split("</header>")[0]
+            states.append(re.findall(r'class="state [^>]*>([^<]+)<', header))
+        assert states == [["pruned now: why?"], ["pruned: why?"]]
+
     def test_repairs_that_are_alike_are_one_line(self) -> None:
         """With the name of the product, and the places in the request."""
         repairs = [f"message {place}: changed what openai_chat would refuse (content)" for place in (3, 8)]
@@ -240,6 +256,36 @@ class TestWindowOfATurn:
         report = running.engine.session("harbour").window(15).report
         assert f"{report.raw_max_tokens - report.reserved_tokens:,} are usable" in chart
         assert "usable: the limit less the reserve" in text
+
+
+def test_a_limit_that_changes_is_drawn_in_steps() -> None:
+    """Lines that are not connected look like dirt if one is as short as one turn."""
+    turns = [make_turn(number, window=window) for number, window in enumerate((8_000, 16_000, 16_000), 1)]
+    lines = re.findall(
+        r'<line class="limit" x1="([0-9.]+)%" x2="([0-9.]+)%" y1="([0-9.]+)" y2="([0-9.]+)"', timeline(turns)
+    )
+    (first, step, last) = [tuple(map(float, line)) for line in lines]
+    assert first[0] == 0
+    assert first[1] == step[0] == step[1] == last[0] == pytest.approx(100 / 3, abs=0.01)
+    assert (step[2], step[3]) == (first[2], last[2])
+    assert last[1] == 100
+
+
+def make_turn(number: int, *, window: int) -> PastTurn:
+    """Return a turn in a window of a size."""
+    source = WindowSource(
+        base="",
+        kept=0,
+        added=(number,),
+        system=(),
+        edits=(0, 0),
+        limit=window,
+        provider="anthropic",
+        window=window,
+        sizes=(0,) * len(NAMES),
+        changes=(),
+    )
+    return PastTurn(record=number, key=str(number), number=number, time=number, source=source)
 
 
 def make_cases() -> Iterator[Any]:

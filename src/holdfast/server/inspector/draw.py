@@ -152,17 +152,22 @@ def _ticks(top: float) -> list[float]:
 
 
 def _limit_line(limits: Sequence[int], top: float, wide: float, *, kind: str) -> str:
-    """Draw a limit over the turns; it changes with the model."""
+    """Draw a limit over the turns, in steps: it changes with the model."""
     lines = ""
     begin = 0
+    before: float | None = None
     for place, limit in enumerate(limits):
         is_last = place + 1 == len(limits)
         if not is_last and limits[place + 1] == limit:
             continue
         y = _height(limit, top)
+        if before is not None:
+            step = f'x1="{begin * wide:.3f}%" x2="{begin * wide:.3f}%" y1="{before:.1f}" y2="{y:.1f}"'
+            lines += f'<line class="{kind}" {step}/>'
         ends = f'x1="{begin * wide:.3f}%" x2="{(place + 1) * wide:.3f}%" y1="{y:.1f}" y2="{y:.1f}"'
         lines += f'<line class="limit-ground" {ends}/><line class="{kind}" {ends}/>'
         begin = place + 1
+        before = y
     return lines
 
 

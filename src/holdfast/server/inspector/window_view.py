@@ -270,7 +270,7 @@ def _mark(item: Item, before: Item | None) -> str:
     if item.sent.digest == before.sent.digest:
         return ""
     if item.message.digest != before.message.digest:
-        return "pruned now" if item.kind == "message" else "new"
+        return "changed" if item.kind == "message" else "new"
     if len(item.blocks) < len(before.blocks):
         return "block removed"
     return "block added"
