@@ -7,6 +7,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,16 @@ from holdfast.context.plan import HAS_BLOCK
 from holdfast.memory.recall import ALL_HERE_IN_WINDOW, IN_WINDOW
 from holdfast.report import NAMES
 from holdfast.search.relevance import EAGERNESS
-from holdfast.server.inspector.draw import timeline
+from holdfast.server.inspector.draw import MAX_COLUMNS, timeline
 from holdfast.server.inspector.past import Pasts, make_items_before, make_window
 from holdfast.server.inspector.why import MAX_UNFOLDED, explain_rule
 from holdfast.server.inspector.window_view import RepairGroup, group_repairs, view_window
 from holdfast.session import Session
 from holdfast.settings import Embedding, Settings
+from holdfast.store.base import Select
+from holdfast.store.figures import TURN
 from holdfast.text import percent
-from holdfast.timeline import PastTurn, WindowSource
+from holdfast.timeline import WINDOW, PastTurn, WindowSource
 from inspector.conftest import Running, open_page, serve, talk
 from support.waiting import PATIENCE, UNHURRIED, until
 from support.wire_conversations import TALKS, Talk
@@ -607,6 +610,24 @@ class TestInABrowser:
         page.wait_for_selector("#turn-view h2:has-text('Turn 15')")
         assert not page.is_visible("dialog[open]")
         assert "turn=15" in page.url
+
+    def test_the_column_of_several_turns_is_marked_for_each_of_them(self, tab: Any, running_alone: Running) -> None:
+        """And says which turns they are."""
+        session = running_alone.engine.session("long")
+        session.assemble([{"role": "user", "content": "Count the buoys."}], limit=8_000)
+        store = running_alone.engine._memory.store
+        records = store.read_records(Select(scope=session.scope))
+        for turn in range(2, 2 * MAX_COLUMNS + 1):
+            store.add_records(
+                [replace(one, key=f"{turn:08d}:{turn}", time=turn) for one in records if one.kind in {TURN, WINDOW}]
+            )
+        with open_page(tab, running_alone, path="session?session=long&turn=7") as page:
+            page.wait_for_selector(".turn.at")
+            assert page.get_attribute(".turn.at", "data-turn") == "8"
+            assert page.inner_text("#readout").startswith("Turns 7 to 8, the last: ")
+            page.click("#next")
+            page.wait_for_selector("#left[data-turn='8']")
+            assert page.get_attribute(".turn.at", "data-turn") == "8"
 
     def test_the_window_scrolls_and_the_chart_stays(self, page: Page, running: Running) -> None:
         """The header stays too."""

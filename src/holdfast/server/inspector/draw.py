@@ -88,7 +88,7 @@ def timeline(turns: Sequence[PastTurn], *, at_least: int = 0) -> Markup:
                 body += _column(class_of(part), place * wide, y, wide, tall)
         kinds = {kind for one in group for kind in one.source.changes}
         body += _marks(kinds, (place + 0.5) * wide)
-        label = describe_turn(turn, kinds)
+        label = describe_turns(group, kinds)
         columns.append(
             f'<g class="turn" data-turn="{turn.number}" data-label="{escape(label)}"><title>{escape(label)}</title>'
             f"{body}</g>"
@@ -114,11 +114,15 @@ def timeline(turns: Sequence[PastTurn], *, at_least: int = 0) -> Markup:
     )
 
 
-def describe_turn(turn: PastTurn, kinds: Collection[str]) -> str:
-    """Describe a turn in one line: its number, how full the window was, and what happened."""
-    used = _used(turn.source)
-    window = turn.source.window
-    words = f"Turn {turn.number}: {used:,} of {window:,} tokens ({percent(used, window)})"
+def describe_turns(turns: Sequence[PastTurn], kinds: Collection[str]) -> str:
+    """Describe the turns of a column in one line: how full the window of the last one was, and what happened."""
+    last = turns[-1]
+    used = _used(last.source)
+    window = last.source.window
+    name = f"Turn {last.number}"
+    if len(turns) > 1:
+        name = f"Turns {turns[0].number} to {last.number}, the last"
+    words = f"{name}: {used:,} of {window:,} tokens ({percent(used, window)})"
     named = [name for kind, name in KIND_NAMES.items() if kind in kinds]
     return f"{words}; {', '.join(named)}" if named else words
 

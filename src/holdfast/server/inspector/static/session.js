@@ -68,7 +68,9 @@ function markTurn() {
     link.href = addressOf(value);
   }
   const columns = $$(".chart .turn");
-  const at = columns.findLast((column) => Number(column.dataset.turn) <= turn) ?? columns[0];
+  // A column of several turns has the number of the last one. The chart may lack the first turns.
+  const isDrawn = turn > Number($("#timeline").dataset.before);
+  const at = isDrawn && columns.find((column) => Number(column.dataset.turn) >= turn);
   for (const column of columns) column.classList.toggle("at", column === at);
   if (at) $("#readout").textContent = at.dataset.label;
   document.title = `Turn ${turn} · ${document.title.replace(/^Turn \d+ · /, "")}`;
