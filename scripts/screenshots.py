@@ -188,7 +188,9 @@ def main() -> None:
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        path = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+        # It shows pages of this process alone, and root can start no Chromium with a sandbox.
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         if options.only != "trends":
             with (
                 tempfile.TemporaryDirectory() as home,

@@ -184,6 +184,65 @@ def test_a_question_does_not_raise_what_an_answer_needs(store: SqliteStore, said
 
 
 @pytest.mark.parametrize(
+    ("said", "question"),
+    [
+        (
+            "The database listens on port 6543. Passwords are hashed with Argon2id. Priya is in charge of billing.",
+            "Who should I ask about invoices?",
+        ),
+        ("计费模块由普丽娅负责，预发数据库监听 6543 端口，密码用 Argon2id 哈希。", "发票的事情我该问谁？"),
+    ],
+)
+@pytest.mark.parametrize("times", [1, 12])
+def test_a_question_may_be_asked_again_in_every_session(
+    store: SqliteStore, said: str, question: str, times: int
+) -> None:
+    """Its earlier copies have all of its words and no answer. They take no room, and do not raise what one needs."""
+    say(store, said, *(f"Page {number} of the novel is about sailing." for number in range(20)))
+    before = recall(store, asking(question, across=True))
+    for number in range(times):
+        scope = Scope(session=f"later {number}")
+        say(store, question, scope=scope)
+        say(store, "I do not know; nothing in the repository says so.", scope=scope, role="assistant")
+    again = recall(store, asking(question, across=True))
+    assert said in before.block
+    assert said in again.block
+    assert question not in again.block
+    assert again.confidence == pytest.approx(before.confidence, abs=0.1)
+
+
+def test_a_question_is_left_out_with_vectors_too(store: SqliteStore, tmp_path: Path) -> None:
+    """A copy of the question is the nearest vector of all, which says nothing about the answer."""
+    embedder = StaticEmbedder.from_folder(static_folder(tmp_path / "model"))
+    say(store, "my kitten sleeps", "quarter revenue", *(f"a dog called {name}" for name in NAMES[:10]))
+    embed(store, embedder)
+    question = "where is the cat?"
+    before = recall(store, asking(question, across=True), embedder=embedder)
+    for number in range(7):
+        say(store, question, scope=Scope(session=f"later {number}"))
+    embed(store, embedder)
+    again = recall(store, asking(question, across=True), embedder=embedder)
+    assert "my kitten sleeps" in again.block
+    assert question not in again.block
+    assert again.confidence == pytest.approx(before.confidence, abs=0.1)
+
+
+def test_the_answer_of_that_time_comes_with_a_question_that_was_asked_before(store: SqliteStore) -> None:
+    """A short reply has no word of the question; it is quoted because it followed the same question."""
+    say(store, *(f"Filler number {number} about nothing." for number in range(30)))
+    say(store, "How many rows does the obsidian ledger have to move?")
+    say(store, "7959677.", role="assistant")
+    say(store, "Thanks.")
+    assert "7959677" in recall(store, asking("How many rows does the obsidian ledger have to move?")).block
+
+
+def test_a_search_lists_the_question_too(store: SqliteStore) -> None:
+    """Somebody who looks for what they asked finds it."""
+    say(store, "We deploy to Frankfurt on Tuesdays.", "Where do we deploy?")
+    assert "Where do we deploy?" in [hit.text for hit in search(store, asking("Where do we deploy?"))]
+
+
+@pytest.mark.parametrize(
     "text", ["Thanks!", "go on", "Good morning", "👍", "谢谢", "继续", "ありがとう", "ok great", "Fine."]
 )
 def test_a_message_that_asks_nothing_gets_no_block(store: SqliteStore, text: str) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from holdfast.index.bm25 import Keywords
 from holdfast.index.columns import Columns
 from holdfast.index.vectors import Centering, center_cosines
 from holdfast.search.arrays import Bools, Floats, Ints, highest
-from holdfast.search.candidates import Candidates, WindowScores
-
-MAX_NEAREST: Final = 5
-"""How many of the most similar windows have their cosines returned."""
+from holdfast.search.candidates import MAX_NEAREST, Candidates, WindowScores
 
 
 def select_candidates(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -36,11 +36,15 @@ from holdfast.search.fuse import MAX_RANKED, Parts, Ranking, Signals, rank, top
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.related import find_related
 from holdfast.search.relevance import MIN_LISTED_MATCH, find_relevant, measure_matches
+from holdfast.signals import sentences
 from holdfast.store.base import PassageText, SearchQuery, Select, Store
-from holdfast.text import is_unsegmented
+from holdfast.text import is_unsegmented, terms
 
+_QUESTION_MARKS: Final = ("?", "？")
 ANSWER_REACH: Final = 3
 """How many passages after a question are searched for its answer."""
+_MAX_ANSWER_CHARS: Final = 100
+"""The maximum characters of such an answer. A longer one has words by which it is found."""
 MAX_LEADS: Final = 6
 """How many of the best passages by words alone come first."""
 _MAX_BY_WORDS: Final = 10
@@ -67,6 +71,16 @@ _RELATED_SHARE: Final = 0.5
 """How much a related word counts, times its own share, when sentences are chosen."""
 _ALL: Final = 0.99
 """A passage with more than this share of a question has all words of it."""
+_MOST: Final = 0.8
+"""A passage of a person with at least this share of a question may be an earlier copy of it."""
+_MAX_COPIES: Final = 50
+"""How many such passages are read, the newest ones."""
+_MAX_ANSWERED: Final = 3
+"""The short replies to how many of them are quoted, the newest ones."""
+_MAX_QUESTION_CHARS: Final = 300
+"""The maximum characters of a passage that only asks."""
+_MAX_NEW_SHARE: Final = 0.34
+"""The maximum share of new words in a question that is the same as that of the recall."""
 _FEW_WORDS: Final = 2
 """Up to this many words of a question may be anywhere in a passage. More have to be in one window."""
 _MIN_SUBJECT: Final = 0.6
@@ -154,7 +168,7 @@ def search(
     passage contains, or its cosine. `interim` serves while passages have no vectors of `embedder`.
     """
     deadlines = Deadlines.start(None, timer=time.thread_time)
-    found = find_passages(store, query, list_embedders(embedder, interim), deadlines)
+    found = find_passages(store, query, list_embedders(embedder, interim), deadlines, with_question=True)
     scores = found.ranking.scores.copy()
     best: list[int] = found.ranking.order.tolist()
     if found.candidates.cosine is not None:
@@ -202,11 +216,19 @@ def make_hits(
     return tuple(hits)
 
 
-def find_passages(store: Store, query: RecallQuery, embedders: Sequence[Embedder], deadlines: Deadlines) -> Found:
+def find_passages(
+    store: Store,
+    query: RecallQuery,
+    embedders: Sequence[Embedder],
+    deadlines: Deadlines,
+    *,
+    with_question: bool = False,
+) -> Found:
     """Search for the texts of a query, and rank the passages.
 
     The vectors of the first of the `embedders` that has embedded what the reader sees are used. If there is too little
-    time, the vectors are left out with a warning, then all but the best passages.
+    time, the vectors are left out with a warning, then all but the best passages. Passages that only ask the question
+    are left out, unless `with_question` is set.
     """
     if query.is_broad:
         weights = weigh_subject(query.texts[-1])
@@ -221,6 +243,10 @@ def find_passages(store: Store, query: RecallQuery, embedders: Sequence[Embedder
     searched = _search_by_vectors(store, _make_search(query, weights, related=related), last, embedders, deadlines)
     candidates = replace(searched.candidates, times=_order_times(searched.candidates, now=query.now))
     deadlines.end.check()
+    texts: dict[int, PassageText] = {}
+    if not with_question:
+        texts = _read_copies(store, query, candidates)
+        candidates = _leave_out_question(candidates, texts, weights, question=last)
     signals = _read_signals(query, weights, candidates, embedder=searched.embedder)
     warnings = list(searched.warnings)
     ranking = _rank(store, query, signals)
@@ -237,9 +263,55 @@ def find_passages(store: Store, query: RecallQuery, embedders: Sequence[Embedder
         weights=weights,
         quote_weights=_add_related(weights, related),
         excerpt_weights=_add_related(_weigh_by_rarity(weights, candidates.rarity), related),
-        texts={},
+        texts=texts,
         warnings=tuple(warnings),
     )
+
+
+def _read_copies(store: Store, query: RecallQuery, candidates: Candidates) -> dict[int, PassageText]:
+    """Read the passages that may be the question: itself, which is archived before it is asked, and earlier copies."""
+    max_chars = max(_MAX_QUESTION_CHARS, len("".join(query.texts[-1:])))
+    may_ask = candidates.human & (candidates.share >= _MOST) & (candidates.sizes <= max_chars)
+    places: list[int] = np.flatnonzero(may_ask)[-_MAX_COPIES:].tolist()
+    if not places:
+        return {}
+    return _read_passages(store, query, candidates, places)
+
+
+def _leave_out_question(
+    candidates: Candidates, texts: Mapping[int, PassageText], weights: Mapping[str, float], *, question: str
+) -> Candidates:
+    """Return the candidates without those of these texts that only ask the question."""
+    asked = [place for place, passage in texts.items() if only_asks(passage.text, weights, question=question)]
+    answers: dict[int, None] = {}  # each once, in order
+    for place in asked[-_MAX_ANSWERED:]:
+        if texts[place].text.rstrip().endswith(_QUESTION_MARKS):  # the reply to an order answers nothing
+            answers |= dict.fromkeys(find_answers(candidates, place))
+    return candidates.without_question(np.array(asked, np.int64), answers=np.array(list(answers), np.int64))
+
+
+def find_answers(candidates: Candidates, question: int) -> Iterator[int]:
+    """Yield the short passages that follow a question, up to the next message of a person."""
+    place = question
+    for _ in range(ANSWER_REACH):
+        place = int(candidates.following[place])
+        if place < 0 or candidates.human[place]:
+            return
+        if candidates.sizes[place] <= _MAX_ANSWER_CHARS and candidates.eligible[place]:
+            yield place
+
+
+def only_asks(text: str, weights: Mapping[str, float], *, question: str = "") -> bool:
+    """Return whether a text only asks the question whose words have these weights, and so does not answer it."""
+    if question and text.strip() == question.strip():
+        return True
+    if len(text) > _MAX_QUESTION_CHARS or not text.rstrip().endswith(_QUESTION_MARKS):
+        return False
+    if not all(sentence.endswith(_QUESTION_MARKS) for sentence in sentences(text)):
+        return False
+    own = set(terms(text))
+    new = [term for term in own if term not in weights]
+    return len(new) <= _MAX_NEW_SHARE * len(own)
 
 
 def _rank_by_words(found: Found) -> Found:

@@ -16,7 +16,7 @@ import numpy as np
 from holdfast.calls import Deadline
 from holdfast.embed.base import Floats
 from holdfast.memory import block
-from holdfast.memory.passage_search import ANSWER_REACH, MAX_LEADS, Found
+from holdfast.memory.passage_search import MAX_LEADS, Found, find_answers, only_asks
 from holdfast.search.arrays import Ints
 from holdfast.search.candidates import Candidates
 from holdfast.search.fuse import measure_chat, relative
@@ -31,7 +31,6 @@ from holdfast.search.pack import (
     pack,
     select_likely,
 )
-from holdfast.signals import sentences
 from holdfast.store.base import PassageText
 from holdfast.text import terms
 from holdfast.tokens import measure_text
@@ -57,12 +56,6 @@ _MORE: Final = 8
 """How many passages are read at once if more are needed than was likely."""
 _MAX_QUESTIONS: Final = 10
 """How many of the best passages may be questions whose answers are looked for."""
-_MAX_ANSWER_CHARS: Final = 100
-"""The maximum characters of such an answer. A longer one has words by which it is found."""
-_MAX_QUESTION_CHARS: Final = 300
-"""The maximum characters of a passage that only asks."""
-_MAX_NEW_SHARE: Final = 0.34
-"""The maximum share of new words in a question that is the same as that of the recall."""
 _QUESTION: Final = re.compile("[?？]")
 _ONE: Final = np.ones(1, np.float32)
 """The scores of the windows of a passage that has only one."""
@@ -211,7 +204,7 @@ class Quoter:
         if passage is None:
             return None
         # If the same question was asked before, quoting that would take the room of the answer.
-        if candidates.human[place] and _repeats_question(passage.text, self._found.weights):
+        if candidates.human[place] and only_asks(passage.text, self._found.weights):
             return None
         if self._is_by_weights:
             self._window_scores[place] = _weigh_windows(passage, self._weights)
@@ -243,17 +236,6 @@ def _order_by_worth(found: Found) -> tuple[Ints, Floats]:
     if found.query.order.fusion == "recipe" and found.query.order.variety is None:
         return ranking.for_quoting(found.candidates.sizes, found.query.order.recipe)
     return ranking.order, relative(ranking.scores[ranking.order])
-
-
-def _repeats_question(text: str, weights: Mapping[str, float]) -> bool:
-    """Return whether a text only asks the question of the recall, and so does not answer it."""
-    if len(text) > _MAX_QUESTION_CHARS or not text.rstrip().endswith(("?", "？")):
-        return False
-    if not all(sentence.endswith(("?", "？")) for sentence in sentences(text)):
-        return False
-    own = set(terms(text))
-    new = [term for term in own if term not in weights]
-    return len(new) <= _MAX_NEW_SHARE * len(own)
 
 
 def _weigh_windows(passage: PassageText, weights: Mapping[str, float]) -> Floats:
@@ -292,20 +274,18 @@ def _score_windows(candidates: Candidates, places: Sequence[int]) -> dict[int, F
 
 
 def _add_answers(values: Mapping[int, float], found: Candidates, *, questions: Collection[int]) -> dict[int, float]:
-    """Add short passages that follow questions: the answer of a tool contains no word of the question."""
-    first: dict[int, float] = {}
+    """Add short passages that follow questions: the answer of a tool contains no word of the question.
+
+    If the question was asked before, its answer of that time comes first.
+    """
+    first: dict[int, float] = dict.fromkeys(found.answers.tolist(), max(values.values(), default=1.0))
     for place in islice(values, _MAX_QUESTIONS):
         value = values[place]
         first[place] = max(value, first.get(place, 0.0))
         if place not in questions:
             continue
-        follower = place
-        for _ in range(ANSWER_REACH):
-            follower = int(found.following[follower])
-            if follower < 0 or found.human[follower]:
-                break
-            if found.sizes[follower] <= _MAX_ANSWER_CHARS and found.eligible[follower]:
-                first[follower] = max(value, first.get(follower, 0.0))
+        for follower in find_answers(found, place):
+            first[follower] = max(value, first.get(follower, 0.0))
     best = {place: max(value, values.get(place, 0.0)) for place, value in first.items()}
     rest = {place: value for place, value in values.items() if place not in best}
     return best | rest

@@ -314,16 +314,25 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
         )
         quotes = newest.insert(quotes, room=room, known=known, deadline=deadlines.end)
     deadlines.end.check()
-    if not size and not listed.facts and not quotes and not listed.sessions and not query.no_sessions:
+    if not listed.facts and not quotes and not listed.sessions and not query.no_sessions:
+        if size and room < _MIN_QUOTE_TOKENS:
+            return replace(nothing, reason=_name_small_cap(query))
+        if size and query.shown.blocks:
+            return replace(nothing, reason=SHOWN)
         # The search for corrections found none, or the cap is too small for facts and sessions.
         return replace(nothing, reason=_explain_nothing(found, chosen, hidden=request.hidden.messages))
     return _compose(listed, quotes, found, newest, query=query, marks=request.marks, nothing=nothing)
+
+
+def _name_small_cap(query: RecallQuery) -> str:
+    return f"nothing fits into {query.cap} tokens"
 
 
 def _is_in_window(found: Found) -> bool:
     """Return whether a message of a person in the window matches the question. It may have been corrected."""
     candidates = found.candidates
     is_shown = find_relevant(found.signals) & candidates.human & ~candidates.eligible
+    is_shown[candidates.asked] = False
     return found.signals.is_asking and bool(is_shown.any())
 
 
@@ -405,10 +414,7 @@ def _compose(
         else:
             sessions.pop(0)  # the oldest
     if tokens > query.cap or not text:
-        # A block so small has no quotes, whatever earlier ones have.
-        if query.shown.blocks and not quotes and listed.room >= _MIN_QUOTE_TOKENS:
-            return replace(nothing, reason=SHOWN)
-        return replace(nothing, reason=f"nothing fits into {query.cap} tokens")
+        return replace(nothing, reason=_name_small_cap(query))
     # In the order of the block: oldest first, and those of one minute by session, so that a session stays together.
     ordered = sorted(details, key=lambda place: (details[place].time // 60_000, details[place].session, place))
     passages = {place: found.texts[place] for place in ordered}

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 import numpy as np
 
-from holdfast.search.arrays import Bools, Floats, Ints
+from holdfast.search.arrays import Bools, Floats, Ints, highest
 
 WindowScores: TypeAlias = tuple[Floats, Floats | None]
 """BM25 and cosine of windows; no cosine without vectors."""
+MAX_NEAREST: Final = 5
+"""How many of the most similar windows have their cosines returned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,6 +42,9 @@ class Candidates:
         score_windows: Returns BM25 and cosine of all windows of the passages at the given places (ascending), in
             order.
         rarity: The inverse document frequency of each term of the query.
+        asked: The places of the question itself, and of earlier copies of it, if they were looked for. They may not be
+            ranked.
+        answers: The places of short replies to the earlier copies.
     """
 
     passages: Ints
@@ -62,6 +67,8 @@ class Candidates:
     embedded_windows: int
     score_windows: Callable[[Ints], WindowScores]
     rarity: Mapping[str, float] = field(default_factory=dict)
+    asked: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    answers: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __len__(self) -> int:
         return len(self.passages)
@@ -70,6 +77,19 @@ class Candidates:
         """Return the candidates without the signals of vectors."""
         by_both = self.score_windows
         return replace(self, cosine=None, score_windows=lambda places: (by_both(places)[0], None))
+
+    def without_question(self, asked: Ints, *, answers: Ints) -> Self:
+        """Return the candidates without the passages that only ask the question: they match best and answer nothing."""
+        eligible = self.eligible.copy()
+        eligible[asked] = False
+        nearest = self.nearest
+        if self.cosine is not None and self.eligible[asked].any():
+            nearest = np.zeros(1, np.float32)
+            places = np.flatnonzero(eligible)
+            cosines = self.score_windows(places[highest(self.cosine[places], MAX_NEAREST)])[1]
+            if cosines is not None and len(cosines):
+                nearest = np.maximum(cosines[highest(cosines, MAX_NEAREST)], 0)
+        return replace(self, asked=asked, answers=answers, eligible=eligible, nearest=nearest)
 
     def follow(self, places: Ints, links: Ints) -> Ints:
         """Follow `previous` or `following` from some places; -1 if there is none, and for -1."""

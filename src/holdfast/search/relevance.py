@@ -16,8 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from holdfast.search.arrays import Bools, Floats, Ints
-from holdfast.search.candidates import Candidates
+from holdfast.search.arrays import Bools, Floats
 from holdfast.search.fuse import Signals, measure_chat
 from holdfast.search.passages import LINES
 
@@ -48,8 +47,6 @@ _LONG_QUERY_WORDS: Final = 8
 """A query of more words is rarely repeated as a whole, so a smaller share of it is enough."""
 _WORDLESS_SHARE: Final = 0.5
 """The share of the similarity that counts without any word in common."""
-_ALL: Final = 0.99
-"""A candidate with more than this share of a query has all its words; sums of weights are not exact."""
 
 
 def word_relevance(signals: Signals) -> float:
@@ -67,27 +64,17 @@ def find_relevant(signals: Signals) -> Bools:
 
     A candidate with less than half of the words of the best one matches only if they are a good part of the query. The
     question itself, which is archived before it is asked, does not count as the best one: it has all words, so that
-    half of them would be too much for any answer.
+    half of them would be too much for any answer. A short reply to an earlier copy of it matches without any word.
     """
     found = signals.candidates
     share = found.share.copy()
-    share[_find_question(found)] = 0
+    share[found.asked] = 0
     enough = min(MIN_LINE_SHARE, float(share.max(initial=0)) / 2)
     is_relevant = np.where(found.share > 0, found.share >= enough, found.keyword > 0)
+    is_relevant[found.answers] = True
     if found.cosine is None:
         return is_relevant
     return is_relevant | (signals.vector_weight * found.cosine >= MIN_FOUND_COSINE)
-
-
-def _find_question(found: Candidates) -> Ints:
-    """Return the place of the question; empty if there is none.
-
-    Its number is not known here. So it is the newest passage of a person that may not be ranked, because the window
-    shows it or it is excluded, and has all words. If the question is not archived, an older message in the window that
-    has all words is taken for it; that message then does not set how much others must match.
-    """
-    places = np.flatnonzero(found.human & ~found.eligible & (found.share > _ALL))
-    return places[-1:]
 
 
 def measure_matches(signals: Signals) -> Floats:
