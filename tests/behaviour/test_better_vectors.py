@@ -20,7 +20,7 @@ from holdfast.errors import EmbeddingError
 from holdfast.memory.memory import Memory
 from holdfast.search.candidates import Candidates
 from holdfast.settings import Embedding
-from holdfast.store.base import SearchQuery
+from holdfast.store.base import SearchQuery, Select
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.processes import acknowledged_until_killed, child
 from support.embed_models import save_tokenizer
@@ -157,6 +157,21 @@ def test_new_messages_do_not_end_the_use_of_better_vectors(opened: Opener) -> No
     assert engine._memory.waiting() > 0
     _, spaces = ask(engine)
     assert spaces == ["tiny"]
+
+
+def test_forgotten_messages_do_not_end_the_use_of_better_vectors(opened: Opener) -> None:
+    """They have no vectors any more, and do not count as messages that wait for one."""
+    engine = opened()
+    archive(engine)
+    memory = engine._memory
+    memory.embed()
+    scope = engine.session("s").scope
+    rows = memory.store.read_messages(Select(scope=scope))
+    ledgers = [row.id for row in rows if row.message.text.startswith("Look at ledger")]
+    assert memory.forget(scope=scope, ids=ledgers) == TURNS
+    recalled = memory.recall(QUESTIONS[:1], scope=scope)
+    assert not any("vectors of" in warning for warning in recalled.warnings)
+    assert any(hit.parts.vector > 0 for hit in recalled.hits)
 
 
 def test_one_line_says_which_vectors_serve(opened: Opener) -> None:

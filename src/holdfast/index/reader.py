@@ -117,7 +117,11 @@ class Index:
         centre = None
         if matrix is not None:
             cosine = matrix.cosine(vector, windows=self.columns.windows, visible=visible_windows)
-            centre = matrix.centre(vector, cosine, visible=visible_windows)
+            # Forgotten passages have no vectors. They must not count as passages whose vectors are missing.
+            stored_windows = visible_windows
+            if stored_windows is None and not corpus.visible.all():
+                stored_windows = corpus.visible.take(self.columns["passage"])
+            centre = matrix.centre(vector, cosine, visible=stored_windows)
         found = select_candidates(
             columns,
             keywords,
