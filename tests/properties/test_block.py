@@ -15,6 +15,8 @@ DISGUISED = ("<\u200b/de\xadtail>", "＜/detail＞", "</recalled\ufe0f-con\u2066
 HEADERS = (
     "[2026-01-02 10:00 user] ",
     "[2026-01-02 10:00] ",
+    "[2026-01-02 user] ",
+    "[ user]",
     "[assistant] ",
     "- [decision] ",
     "* [issue] ",

@@ -116,11 +116,14 @@ SUPERSEDED: Final[Mapping[Superseded, str]] = {
 Header: TypeAlias = tuple[Hashable | None, str]
 """A header, and the group of passages of which only the first one needs it; None if every passage needs one."""
 _TAG: Final = tag_pattern(r"recalled-context\w*", "knowledge", "detail", "past-sessions", "project-overview")
+_BLANK: Final = r"[^\S\n]*+"
 _TIME: Final = r"\d{4}-\d{2}-\d{2}[^\]\n]{0,200}\]"
-_SPEAKER: Final = r"(?:user|assistant|system|tool|archive)\]|[^\]\n]{1,200}\][^\S\n]"
+_SPEAKER: Final = rf"(?:user|assistant|system|tool|archive){_BLANK}\]|[^\]\n]{{1,200}}\][^\S\n]"
 _TYPES: Final = "|".join(get_args(FactType))
-_DATE: Final = r"\d{4}-\d{2}-\d{2}(?: #\d{1,20})?\]"
-_ENTRY: Final = rf"(?<=\n)(?:[^\S\n]*+\[(?={_TIME}|{_SPEAKER})|[^\w\\\n]{{1,120}}?\[(?=(?:{_TYPES})\]|{_DATE}))"
+_DATE: Final = r"\d{4}-\d{2}-\d{2}(?: #\d{1,20})?"
+_PASSAGE: Final = rf"{_BLANK}\[(?={_BLANK}(?:{_TIME}|{_SPEAKER}))"
+_FACT_OR_SESSION: Final = rf"[^\w\\\n]{{1,120}}?\[(?={_BLANK}(?:{_TYPES}|{_DATE}){_BLANK}\])"
+_ENTRY: Final = rf"(?<=\n)(?:{_PASSAGE}|{_FACT_OR_SESSION})"
 """A line that begins like an entry of the block, in folded text; the first line of a text follows a header."""
 _BREAK: Final = re.compile("\\s*[\n\u2028\u2029]\\s*")
 _MAX_NAME_CHARS: Final = 80
