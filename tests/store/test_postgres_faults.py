@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -297,6 +298,24 @@ def refuse(server: socket.socket, said: bytes) -> None:
         connection.recv(1000)
         fields = b"SFATAL\0C00000\0M" + said + b"\0\0"
         connection.sendall(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
+
+
+@pytest.mark.parametrize(
+    ("address", "fault"),
+    [
+        ("postgresql://me:sec%zzret@host/db", "invalid percent-encoded token"),
+        ('postgresql://me:sec%zz"ret@host/db', "invalid percent-encoded token"),
+        ("postgresql://me:secret@[::1/db", "IPv6 host address"),
+        ("postgresql://me:x@host/db?password=secret=", "extra key/value separator"),
+    ],
+)
+def test_an_address_with_a_mistake_is_refused_without_its_password(tmp_path: Path, address: str, fault: str) -> None:
+    """Neither the error nor the one behind it quotes what was given."""
+    with pytest.raises(StorageError, match=fault) as caught:
+        PostgresStore(address, home=tmp_path)
+    said = "".join(traceback.format_exception(caught.value, limit=0))
+    assert "sec" not in said
+    assert "ret" not in said
 
 
 def test_an_old_server_is_refused(tmp_path: Path) -> None:

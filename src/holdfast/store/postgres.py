@@ -709,6 +709,7 @@ def hide_password(address: str) -> str:
     try:
         parts = conninfo_to_dict(address)
     except psycopg.Error as error:
-        raise StorageError(f"this is not an address: {error}", path="postgresql://…") from error
+        fault = str(error).partition(': "')[0].strip()  # what follows quotes the address, and maybe the password
+        raise StorageError(f"this is not an address: {fault}", path="postgresql://…") from None
     port = f":{parts['port']}" if parts.get("port") else ""
     return f"postgresql://{parts.get('host', 'localhost')}{port}/{parts.get('dbname', '')}"
