@@ -18,6 +18,7 @@ from holdfast.embed.onnx import find_onnx_model
 from holdfast.embed.static import WORDLLAMA, find_wordllama
 from holdfast.errors import EmbeddingError
 from holdfast.memory.memory import Memory
+from holdfast.memory.passage_search import covers
 from holdfast.search.candidates import Candidates
 from holdfast.settings import Embedding
 from holdfast.store.base import SearchQuery, Select
@@ -157,6 +158,17 @@ def test_new_messages_do_not_end_the_use_of_better_vectors(opened: Opener) -> No
     assert engine._memory.waiting() > 0
     _, spaces = ask(engine)
     assert spaces == ["tiny"]
+
+
+@pytest.mark.parametrize(
+    ("embedded", "total", "is_enough"),
+    [(0, 0, True), (14, 30, False), (15, 30, True), (33, 50, False), (34, 50, True), (79, 100, False), (80, 100, True)],
+)
+def test_a_fifth_of_the_windows_or_those_of_a_turn_may_lack_better_vectors(
+    *, embedded: int, total: int, is_enough: bool
+) -> None:
+    """But not more than have one."""
+    assert covers(embedded, total, has_next=True) is is_enough
 
 
 def test_forgotten_messages_do_not_end_the_use_of_better_vectors(opened: Opener) -> None:

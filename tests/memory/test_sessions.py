@@ -109,6 +109,8 @@ Next Steps
 - Commit and push the importer
 Critical Context
 - All tests pass"""
+PART_WITHOUT_HEADINGS = """the rest of the rows) was left out.
+The importer skips empty rows."""
 SUMMARIES = {
     CLAUDE_CODE: "The user asked for a faster importer.",
     CODEX: "The importer is faster now.",
@@ -118,6 +120,7 @@ SUMMARIES = {
     AIDER: "I asked you to make the importer faster.",
     KIMI: "Make the importer faster",
     PART: "Commit and push the importer",
+    PART_WITHOUT_HEADINGS: "The importer skips empty rows.",
 }
 
 

@@ -21,7 +21,10 @@ Purpose: TypeAlias = Literal["query", "passage"]
 
 MAX_CACHED_QUERIES: Final = 128
 MAX_CACHED_PASSAGES: Final = 4_096
-"""About 10 MB. In sessions of coding agents, 26 % of the windows repeat one of the 4,096 texts before them."""
+"""About 10 MB with vectors of 384 numbers, 55 MB with 3,072.
+
+In sessions of coding agents, 26 % of the windows repeat one of the 4,096 texts before them.
+"""
 MAX_BATCH_TOKENS: Final = 8_000
 
 
