@@ -988,7 +988,7 @@ def inspector(*, messages: int, as_json: bool) -> None:
 )
 @click.option(
     "--facts",
-    type=click.Choice(["openclaw", "openclaw-2", "openclaw-3", "openclaw-4"]),
+    type=click.Choice(["openclaw", "openclaw-2", "openclaw-3", "openclaw-4", "openclaw-5"]),
     default="openclaw",
     show_default=True,
 )

@@ -71,9 +71,10 @@ class Fact:
         return self.other if words == "other" else self.question
 
 
-FACTS: Final = ("openclaw", "openclaw-2", "openclaw-3", "openclaw-4")
-"""The sets of facts. The gate of recall was tuned with the first one in view; the third and the fourth also ask in
-other words. Two faults of recall were corrected with these two in view (docs/openclaw.md)."""
+FACTS: Final = ("openclaw", "openclaw-2", "openclaw-3", "openclaw-4", "openclaw-5")
+"""The sets of facts. The gate of recall was tuned with the first one in view; the third, the fourth and the fifth also
+ask in other words. Two faults of recall were corrected with the third and the fourth in view (docs/openclaw.md).
+Nothing was corrected with the fifth in view."""
 
 
 def load_facts(name: str = FACTS[0]) -> list[Fact]:
