@@ -1,5 +1,6 @@
 """Addresses in messages, and calls that may hang."""
 
+from queue import Empty
 from threading import Event, Thread, current_thread
 
 import pytest
@@ -49,12 +50,13 @@ class TestWatchdog:
         until(lambda: not watchdog.hanging())
         watchdog.close()
 
-    def test_an_error_of_the_call_is_raised(self) -> None:
+    @pytest.mark.parametrize("kind", [TimeoutError, Empty])
+    def test_an_error_of_the_call_is_raised(self, kind: type[Exception]) -> None:
         def fail() -> None:
-            raise TimeoutError("of the call")
+            raise kind("of the call")
 
         watchdog = Watchdog()
-        with pytest.raises(TimeoutError, match="of the call"):
+        with pytest.raises(kind, match="of the call"):
             watchdog.run(fail, seconds=PATIENCE, name="test")
         assert not watchdog.hanging()
         watchdog.close()

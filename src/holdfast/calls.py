@@ -6,8 +6,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Hashable
-from contextlib import suppress
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache
 from queue import Empty, SimpleQueue
@@ -25,7 +24,7 @@ Clock = Callable[[], float]
 IDLE_SECONDS: Final = 10.0
 """How long a thread of a `Watchdog` waits for the next call."""
 
-_Queue: TypeAlias = "SimpleQueue[tuple[Context, Callable[[], Any], Future[Any]] | None]"
+_Queue: TypeAlias = "SimpleQueue[_Task | None]"
 """Gives a thread its calls; None ends it."""
 
 
@@ -135,20 +134,53 @@ def start_thread(call: Callable[[], T], *, name: str) -> Future[T]:
     return future
 
 
-def _run(call: Callable[[], T], future: Future[T], end_call: Callable[[], None] = lambda: None) -> None:
-    """Make a call. `end_call` is called before its result can be read."""
+def _run(call: Callable[[], T], future: Future[T]) -> None:
+    """Make a call."""
     try:
         result = call()
     except BaseException as error:  # noqa: BLE001 - the error is raised where the result is read
-        end_call()
         future.set_exception(error)
     else:
-        end_call()
         future.set_result(result)
     finally:
         # An error refers to this frame, and the future to the error. If the frame refers to the future, that is a
         # cycle, which keeps all that the call worked on until the garbage collector runs.
         del call, future
+
+
+class _Task:
+    """A call that another thread makes. `is_over` is whether it has returned.
+
+    Its result comes through a queue: with a `Future`, whose condition wakes a thread that must then wait for its lock,
+    a call of nothing takes 38 us of processor time instead of 14.
+    """
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.is_over = False
+        self._context = copy_context()
+        self._call = call
+        self._outcome: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+
+    def run(self, end_call: Callable[[], None]) -> None:
+        """Make the call. `end_call` is called before its result can be read."""
+        try:
+            outcome: tuple[Any, BaseException | None] = (self._context.run(self._call), None)
+        except BaseException as error:  # noqa: BLE001 - the error is raised where the result is read
+            outcome = (None, error)
+        try:
+            self.is_over = True
+            end_call()
+            self._outcome.put(outcome)
+        finally:
+            del self, outcome  # as in `_run`
+
+    def wait(self, seconds: float) -> tuple[Any, BaseException | None]:
+        """Return what the call returns, or its error.
+
+        Raises:
+            Empty: It takes longer than `seconds`.
+        """
+        return self._outcome.get(timeout=seconds)
 
 
 class Watchdog:
@@ -160,13 +192,13 @@ class Watchdog:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._given_up: list[tuple[Hashable, Future[Any]]] = []
+        self._given_up: list[tuple[Hashable, _Task]] = []
         self._idle: list[_Queue] = []  # of the threads that wait for a call
 
     def hanging(self) -> list[Hashable]:
         """Return what each call is about that was given up and has not returned yet."""
         with self._lock:
-            self._given_up = [(about, future) for about, future in self._given_up if not future.done()]
+            self._given_up = [(about, task) for about, task in self._given_up if not task.is_over]
             return [about for about, _ in self._given_up]
 
     def run(self, call: Callable[[], T], *, seconds: float, name: str, about: Hashable = None) -> T:
@@ -175,17 +207,21 @@ class Watchdog:
         Raises:
             DeadlineError: It takes longer than `seconds`.
         """
-        future = self._start(call, name=name)
-        with suppress(TimeoutError):  # of the wait: an error of the call is returned, and not raised
-            future.exception(timeout=seconds)
-        if not future.done():
-            with self._lock:
-                self._given_up.append((about, future))
-            raise DeadlineError(f"it took longer than {seconds:g} s")
+        task = _Task(call)
+        self._start(task, name=name)
         try:
-            return future.result()
+            result, error = task.wait(seconds)
+        except Empty:
+            with self._lock:
+                self._given_up.append((about, task))
+            raise DeadlineError(f"it took longer than {seconds:g} s") from None
+        if error is None:
+            returned: T = result
+            return returned
+        try:
+            raise error
         finally:
-            del future  # as in `_run`
+            del task, error  # as in `_run`
 
     def close(self) -> None:
         """End the threads that wait for a call."""
@@ -193,10 +229,8 @@ class Watchdog:
             while self._idle:
                 self._idle.pop().put(None)
 
-    def _start(self, call: Callable[[], T], *, name: str) -> Future[T]:
-        from concurrent.futures import Future  # noqa: PLC0415 - as above
-
-        future: Future[T] = Future()
+    def _start(self, task: _Task, *, name: str) -> None:
+        """Give a call to a thread that waits for one, or to a new one."""
         queue: _Queue | None = None
         with self._lock:
             if self._idle:
@@ -204,8 +238,7 @@ class Watchdog:
         if queue is None:
             queue = SimpleQueue()
             Thread(target=self._work, args=(queue,), name=name, daemon=True).start()
-        queue.put((copy_context(), call, future))
-        return future
+        queue.put(task)
 
     def _work(self, queue: _Queue) -> None:
         """Make the calls of one thread until none has come for a while."""
@@ -225,9 +258,8 @@ class Watchdog:
                 continue  # a call comes
             if task is None:
                 return
-            context, call, future = task
-            context.run(_run, call, future, end_call)
-            del task, context, call, future  # what the call worked on is not kept until the next one
+            task.run(end_call)
+            del task  # what the call worked on is not kept until the next one
 
 
 @cache
