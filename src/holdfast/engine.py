@@ -100,6 +100,7 @@ class Engine:
         # All sessions that anybody holds, so that a scope has one object, and one lock, for all threads.
         self._sessions: WeakValueDictionary[Scope, Session] = WeakValueDictionary()
         self._recent: dict[Scope, Session] = {}  # those that are kept between two requests, the newest last
+        self._sizes: dict[Scope, int] = {}  # their bytes, after the last request of each
         self._by_project: LruCache[Path | None, _ProjectResources] = LruCache(MAX_PROJECTS)
         # Sessions that wait for a compaction, and the tokens that are coming. No lock: each use is a single step.
         self._due: dict[Session, int] = {}
@@ -121,7 +122,7 @@ class Engine:
             notify=self._notify,
             queue_compaction=self._queue_compaction,
             take_warnings=self._take_warnings,
-            end_request=self._drop_sessions,
+            end_request=self._end_request,
         )
         otel.install()
         self._worker: Worker | None = None
@@ -313,28 +314,34 @@ class Engine:
             self._sessions[scope] = found
             self._recent.pop(scope, None)
             self._recent[scope] = found
-        self._drop_sessions()
+            self._sizes[scope] = found._held_bytes
+            self._drop_sessions()
         return found
 
     def _make_unnamed_session(self) -> Session:
         """Make a session that is not kept, for a request whose session cannot be found."""
         return Session(Scope(), self._resources)
 
+    def _end_request(self, session: Session) -> None:
+        """Drop sessions if the request of one has made it too large. Only this one is measured again."""
+        with self._lock:
+            if self._recent.get(session.scope) is session:
+                self._sizes[session.scope] = session._held_bytes
+            self._drop_sessions()
+
     def _drop_sessions(self) -> None:
         """Drop the sessions that were used longest ago if too many are kept, or too large ones.
 
         The last one is kept. A session that is in use is not affected; one that was dropped is read from the store
-        again.
+        again. The caller holds the lock.
         """
-        with self._lock:
-            sizes = {scope: session._held_bytes for scope, session in self._recent.items()}
-            total = sum(sizes.values())
-            for scope in list(self._recent)[:-1]:  # the oldest first
-                if len(self._recent) <= MAX_SESSIONS and total <= self.settings.server.max_session_bytes:
-                    return
-                session = self._recent.pop(scope)
-                self._due.pop(session, None)  # its next request asks for a compaction again
-                total -= sizes[scope]
+        total = sum(self._sizes.values())
+        for scope in list(self._recent)[:-1]:  # the oldest first
+            if len(self._recent) <= MAX_SESSIONS and total <= self.settings.server.max_session_bytes:
+                return
+            session = self._recent.pop(scope)
+            self._due.pop(session, None)  # its next request asks for a compaction again
+            total -= self._sizes.pop(scope)
 
     def _find_resources(self, project: str) -> Resources:
         """Return what the sessions of a project share: the memory with the settings of the project."""

@@ -153,7 +153,7 @@ class Resources:
     notify: Callable[[], None]
     queue_compaction: Callable[[Session, int], None]
     take_warnings: Callable[[Scope], list[str]]
-    end_request: Callable[[], None]
+    end_request: Callable[[Session], None]
 
     @property
     def settings(self) -> Settings:
@@ -406,7 +406,7 @@ class Session:
                 return window
         finally:
             self._lock.release()
-            self._resources.end_request()
+            self._resources.end_request(self)
 
     def _assemble(
         self, messages: Sequence[Incoming], request: Request, *, format: str | None, masks: Masks, caller: object
