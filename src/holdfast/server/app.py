@@ -11,7 +11,7 @@ from anyio import Lock, to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.aio import AsyncEngine
@@ -152,9 +152,8 @@ class _Pages:
                 AsyncEngine(self._engine), upstreams=self._upstreams, callers=callers, shadow=self._shadow
             )
             routes.append(Route("/{path:path}", self._proxy.handle, methods=METHODS))
-        app = Starlette(routes=routes)
-        app.router.redirect_slashes = False  # as in `create_app`
-        self._app = app
+        # Only a router: the application around it answers errors, and each layer takes part in each event of a reply.
+        self._app = Router(routes=routes, redirect_slashes=False)  # as in `create_app`
 
 
 async def _to_inspector(request: Request) -> Response:
