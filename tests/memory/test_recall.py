@@ -13,9 +13,12 @@ from benchmarks.archive_rows import make_rows
 from holdfast.embed.base import CachedEmbedder
 from holdfast.embed.static import JointEmbedder, StaticEmbedder
 from holdfast.index.vectors import quantise
+from holdfast.memory.deadlines import Deadlines
 from holdfast.memory.exclusion import exclude
-from holdfast.memory.passage_search import search
+from holdfast.memory.newest import Newest
+from holdfast.memory.passage_search import find_passages, search
 from holdfast.memory.query import RecallQuery, Shown, order_of
+from holdfast.memory.quoter import quote_best
 from holdfast.memory.recall import ALL_HERE_IN_WINDOW, ALL_IN_WINDOW, SHOWN, recall
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.fuse import Order, Recipe, Weighted
@@ -234,6 +237,33 @@ def test_the_answer_of_that_time_comes_with_a_question_that_was_asked_before(sto
     say(store, "7959677.", role="assistant")
     say(store, "Thanks.")
     assert "7959677" in recall(store, asking("How many rows does the obsidian ledger have to move?")).block
+
+
+def test_a_question_about_questions_finds_them(store: SqliteStore) -> None:
+    """They answer it."""
+    say(store, "Where do we deploy the shop to?")
+    say(store, "Frankfurt, on Tuesdays.", role="assistant")
+    say(store, *(f"The shop has the {name} banner in week {week}." for week, name in enumerate(NAMES)))
+    assert "Where do we deploy" in recall(store, asking("Which question did I ask about the shop?", cap=300)).block
+
+
+def test_an_answer_is_quoted_although_its_message_also_corrects_another(store: SqliteStore) -> None:
+    """The sentence that corrects a worse quote does not take the place of the one that answers the question."""
+    numbers = say(
+        store,
+        "The orchestra rehearses on Mondays. We talked about version 24559 of the importer.",
+        f"We talked about version 41790 of the importer. {'Nobody has read the notes of the review so far. ' * 12}"
+        "The rehearsals of the choir are in the canteen now.",
+    )
+    found = find_passages(store, asking("Where are the rehearsals of the choir?"), [], Deadlines.start(None, timer=int))
+    older, later = [found.candidates.messages.tolist().index(number) for number in numbers]
+    deadline = Deadlines.start(None, timer=int).end
+    quotes = quote_best(found, room=1_000, known=[], deadline=deadline)
+    assert [quote.passage for quote in quotes] == [later, older]
+    corrections = replace(found.with_order(np.array([later])), quote_weights={"version": 1.0, "importer": 1.0})
+    newest = Newest(found=corrections, passages={older: [later]})
+    inserted = newest.insert(quotes, room=1_000, known=[], deadline=deadline)
+    assert "canteen" in next(quote.text for quote in inserted if quote.passage == later)
 
 
 def test_a_search_lists_the_question_too(store: SqliteStore) -> None:

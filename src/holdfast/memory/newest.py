@@ -107,8 +107,8 @@ class Newest:
             for place in self.passages.get(quote.passage, ()):
                 if place in later:
                     chosen.setdefault(place, later[place])
-            # A quote may itself replace another one. Then its excerpt is the one that was chosen for that.
-            chosen.setdefault(quote.passage, later.get(quote.passage, quote))
+            # A better quote may itself replace a worse one. Then its excerpt stays the one that answers the question.
+            chosen.setdefault(quote.passage, quote)
         kept = list(chosen.values())
         spent = sum(quote.tokens for quote in kept)
         while spent > room and len(kept) > 1:

@@ -91,6 +91,23 @@ class Candidates:
                 nearest = np.maximum(cosines[highest(cosines, MAX_NEAREST)], 0)
         return replace(self, asked=asked, answers=answers, eligible=eligible, nearest=nearest)
 
+    def lower(self, places: Ints, *, factor: float) -> Self:
+        """Return the candidates with less of the signals of words and vectors at some places."""
+        if not len(places):
+            return self
+        weights = np.ones(len(self), np.float32)
+        weights[places] = factor
+        cosine = self.cosine
+        if cosine is not None:
+            cosine = cosine * weights
+        return replace(
+            self,
+            keyword=self.keyword * weights,
+            share=self.share * weights,
+            together=self.together * weights,
+            cosine=cosine,
+        )
+
     def follow(self, places: Ints, links: Ints) -> Ints:
         """Follow `previous` or `following` from some places; -1 if there is none, and for -1."""
         if not len(links):

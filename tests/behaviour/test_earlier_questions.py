@@ -1,0 +1,36 @@
+"""What was asked before, without an answer, does not take the place of what answers the next question."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.other_words import load_sheet, make_talk
+from holdfast import Engine
+from holdfast.settings import Recall, Settings
+
+LIMIT = 16_000
+FACTS = load_sheet("choose").facts[:20]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Who takes care that the cartography subscription does not lapse?", "Jonas Brekke"),
+        ("For what period may a new customer use it without paying?", "17 days"),
+    ],
+)
+def test_earlier_questions_leave_the_room_to_the_answer(tmp_path: Path, question: str, answer: str) -> None:
+    """Short questions match well, because they have few other words: blocks for weak matches were full of them."""
+    settings = Settings(recall=Recall(deadline_ms=600_000))
+    with Engine.open(tmp_path, settings=settings, background=False, personal=True) as engine:
+        stated = engine.session("stated")
+        stated.assemble(make_talk([text for text, _ in FACTS], turns=60), limit=LIMIT, recall=False)
+        for number, (_, asked) in enumerate(FACTS):
+            session = engine.session(f"asked {number}")
+            session.assemble([{"role": "user", "content": asked.own}], limit=LIMIT)
+            session.append([{"role": "assistant", "content": "I looked at it and took that into account."}])
+        engine.work()
+        window = engine.session("new").assemble([{"role": "user", "content": question}], limit=LIMIT)
+    assert answer in window.messages[-1].text
