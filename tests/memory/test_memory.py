@@ -10,7 +10,7 @@ import pytest
 from holdfast.embed import CachedEmbedder, Choice, HashEmbedder, StaticEmbedder
 from holdfast.embed.base import Embedder, Floats, Purpose, Space
 from holdfast.embed.remote import RemoteEmbedder
-from holdfast.errors import EmbeddingError
+from holdfast.errors import EmbeddingError, StorageError
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import Shown
 from holdfast.messages import Message, Text
@@ -227,3 +227,17 @@ def test_without_either_the_usual_place(monkeypatch: pytest.MonkeyPatch) -> None
     """`$HOLDFAST_HOME` is where memory rests unless told otherwise."""
     monkeypatch.setenv("HOLDFAST_HOME", "/srv/memory")
     assert store_file(None, settings=Settings()) == Path("/srv/memory/holdfast.db")
+
+
+@pytest.mark.parametrize(
+    ("address", "advice"),
+    [
+        ("postgresq://me:geheim@db/memory", "no such address: that of a memory on a server begins with postgresql://"),
+        ("postgresql://me:geheim@db/memory", "only files will do here"),
+    ],
+)
+def test_an_address_in_place_of_a_path_is_refused(address: str, advice: str) -> None:
+    """A misspelt one is told from one that cannot be used here. The password is not repeated."""
+    with pytest.raises(StorageError, match=advice) as caught:
+        store_file(address, settings=Settings())
+    assert "geheim" not in str(caught.value)

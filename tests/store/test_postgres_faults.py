@@ -23,6 +23,7 @@ from holdfast.settings import Embedding, Settings
 from holdfast.settings.schema import Postgres
 from holdfast.store.base import Store
 from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres_database import translate_errors
 from holdfast.testing.rows import make_message, texts
 from support.postgres_server import open_postgres, schema_of, start
 from support.waiting import PATIENCE, until
@@ -289,6 +290,39 @@ def test_a_server_that_refuses_is_quoted(tmp_path: Path, said: bytes, advice: st
             PostgresStore(f"postgresql://me@127.0.0.1:{port}/db?sslmode=disable&gssencmode=disable", home=tmp_path)
         answer.join()
     assert said.decode() in str(caught.value)
+
+
+def test_a_server_that_does_not_run_is_said_in_one_sentence(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Without the question of libpq between the reason and the fix, in the error and in the log."""
+    with pytest.raises(UnavailableError, match=r"port 1 failed: Connection refused[^?]*: start the server") as caught:
+        PostgresStore("postgresql://me@127.0.0.1:1/db", home=tmp_path)
+    assert "running" not in str(caught.value)
+    with closing(open_postgres(tmp_path)) as store:
+        address = store._address
+        store._address = "postgresql://me@127.0.0.1:1/db"
+        with pytest.raises(psycopg.OperationalError):
+            store._check_server()
+        store._address = address
+    (line,) = [record.getMessage() for record in caplog.records if "does not answer" in record.getMessage()]
+    assert "Connection refused" in line
+    assert "running" not in line
+
+
+@pytest.mark.skipif(os.name == "nt", reason="libpq does not look at modes there")
+def test_a_password_file_that_others_may_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library ignores it, and says so only on standard error; another file needs no such hint."""
+    file = tmp_path / "pass word"
+    file.write_text("127.0.0.1:*:*:*:geheim\n")
+    monkeypatch.setenv("PGPASSFILE", str(file))
+    for mode, has_hint in ((0o644, True), (0o600, False)):
+        file.chmod(mode)
+        error = psycopg.OperationalError("connection failed: fe_sendauth: no password supplied")
+        with (
+            pytest.raises(StorageError, match="check user and password") as caught,
+            translate_errors("postgresql://db/"),
+        ):
+            raise error
+        assert (f"{file} was ignored, because others may read it: chmod 600 '{file}'" in str(caught.value)) is has_hint
 
 
 def refuse(server: socket.socket, said: bytes) -> None:

@@ -148,10 +148,10 @@ def store_file(path: Path | str | None, *, settings: Settings, folder: Path = HE
     """
     asked = str(path or settings.archive.path or default_path())
     if "://" in asked:
-        raise StorageError(
-            "this is an address, and only files will do here: name a folder or a .db file on this machine",
-            path=asked.partition("://")[0] + "://…",  # an address may hold a password
-        )
+        message = "this is an address, and only files will do here: name a folder or a .db file on this machine"
+        if server_address(asked, settings=settings) is None:
+            message = "no such address: that of a memory on a server begins with postgresql://, any other is a path"
+        raise StorageError(message, path=asked.partition("://")[0] + "://…")  # an address may hold a password
     place = Path(asked).expanduser()
     check_links(place, folder=folder)
     place = folder / place

@@ -42,6 +42,7 @@ from holdfast.store.postgres_database import (
     check_version,
     column_types,
     create_tenant,
+    describe_error,
     find_pgvector,
     migrate,
     translate_errors,
@@ -239,7 +240,7 @@ class PostgresStore(TableStore):
             if is_first:
                 self._down_since = time.monotonic()
         if is_first:
-            log.warning("%s does not answer: %s", self.place, " ".join(str(error).split()))
+            log.warning("%s does not answer: %s", self.place, describe_error(error))
 
     def _log_answer(self) -> None:
         """Log that the server answers again, if it did not before."""

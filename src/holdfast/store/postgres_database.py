@@ -7,6 +7,9 @@ transaction.
 
 from __future__ import annotations
 
+import os
+import shlex
+import stat
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -466,13 +469,32 @@ def _has_prefix(code: str, prefixes: Iterable[str]) -> bool:
     return any(code.startswith(prefix) for prefix in prefixes)
 
 
+def describe_error(error: psycopg.Error) -> str:
+    """Return the message of an error on one line, without libpq's question whether the server is running."""
+    if error.diag.message_primary:
+        return error.diag.message_primary
+    lines = [line.strip() for line in str(error).splitlines()]
+    return " ".join(line for line in lines if line and not line.startswith("Is the server running"))
+
+
+def _find_ignored_password_file() -> Path | None:
+    """Return the password file if libpq ignores it, because others may read it."""
+    file = Path(os.environ.get("PGPASSFILE") or Path.home() / ".pgpass")
+    if os.name == "nt" or not file.is_file():  # libpq does not look at modes on Windows
+        return None
+    return file if file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO) else None
+
+
 def _make_error(error: psycopg.Error, place: str) -> StorageError:
-    said = error.diag.message_primary or " ".join(str(error).split())
+    said = describe_error(error)
     code = error.sqlstate or ""
     if not code and isinstance(error, psycopg.OperationalError):
         code = next((code for words, code in _REFUSED.items() if words in said), "08000")
     advice = next((advice for prefix, advice in (_ADVICE | _BUSY).items() if code.startswith(prefix)), "{said}")
     message = advice.format(said=said)
+    ignored = _find_ignored_password_file() if "no password" in said else None
+    if ignored is not None:
+        message += f" {ignored} was ignored, because others may read it: chmod 600 {shlex.quote(str(ignored))}"
     if _has_prefix(code, (*_RETRY, *_BUSY)):
         return UnavailableError(message, path=place, can_retry=_has_prefix(code, _RETRY))
     return StorageError(message, path=place)
