@@ -138,6 +138,16 @@ def test_a_command_for_another_memory_names_both_and_the_fix(host: Host, command
         assert find(host.home) == server
 
 
+@pytest.mark.parametrize("command", [["serve", "--port", "0"], ["serve", "--idle", "1"], ["ui", "--no-open"]])
+def test_a_refused_server_creates_no_memory(tmp_path: Path, command: list[str]) -> None:
+    """Neither its file nor its lock."""
+    with serving(tmp_path, "serve", "--home", str(tmp_path / "other.db")):
+        done = run_holdfast(*command, "--home", str(tmp_path), check=False)
+        assert done.returncode == 1
+        assert "stop that server" in done.stderr
+        assert not list(tmp_path.glob("holdfast.*"))
+
+
 @pytest.mark.parametrize("command", [["serve", "--check"], ["ui", "--no-open"]])
 def test_a_command_for_the_served_memory_prints_its_name(host: Host, command: list[str]) -> None:
     """Also if a link leads to its folder."""

@@ -37,7 +37,7 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
     """Show in the browser what was sent, what left, what came back and why."""
     require("holdfast ui", "starlette", "uvicorn", "httpx2", "jinja2", extra="server")
     from holdfast.server.inspector.web import address  # noqa: PLC0415 - an extra
-    from holdfast.server.process import Server, find, run, say_other  # noqa: PLC0415 - an extra
+    from holdfast.server.process import Server, find, refuse_other, run  # noqa: PLC0415 - an extra
     from holdfast.shared import find_memory  # noqa: PLC0415 - takes time
 
     memory = find_memory(home, project=Path.cwd())
@@ -56,10 +56,9 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
             os.environ["PATH"] = search_path(os.environ, project=Path.cwd())
             webbrowser.open(url)
 
+    refuse_other(folder, memory=memory.name, on_demand=False)
     running = find(folder)
     if running is not None and not running.serves(memory.name):
-        if running.idle is None:
-            raise InputError(say_other(running, memory.name))
         running = None  # it makes room
     if running is not None and running.socket_path:
         raise InputError(

@@ -69,7 +69,7 @@ def serve(
         raise click.UsageError("--port and --socket: name one of them")
     require("holdfast serve", "starlette", "uvicorn", "httpx2", "jinja2", extra="server")
     from holdfast.cli.inspect import look_outside  # noqa: PLC0415 - it loads all checks
-    from holdfast.server.process import DEFAULT_PORT, Server, run  # noqa: PLC0415 - an extra
+    from holdfast.server.process import DEFAULT_PORT, Server, refuse_other, run  # noqa: PLC0415 - an extra
     from holdfast.server.upstreams import Upstreams  # noqa: PLC0415 - an extra
     from holdfast.shared import find_memory  # noqa: PLC0415 - takes time
 
@@ -79,6 +79,7 @@ def serve(
         return
     targets = Upstreams.parse(upstreams)
     print_warnings(memory.warnings)
+    refuse_other(memory.folder, memory=memory.name, on_demand=idle is not None)
     own = project_file(Path())
     if project is None and own is not None:
         echo(f"note: {own.absolute()} counts for the sessions of that folder alone, not for this server.", err=True)

@@ -163,6 +163,19 @@ def find_or_start(home: Path, *, options: Sequence[str] | None = None) -> Server
     return server
 
 
+def refuse_other(home: Path, *, memory: str, on_demand: bool) -> None:
+    """Refuse to serve a memory if a server of another one runs for the folder and would not make room.
+
+    This is for the time before the memory is opened, because that creates its files.
+
+    Raises:
+        InputError: There is such a server.
+    """
+    other = find(home)
+    if other is not None and not other.serves(memory) and (other.idle is None or on_demand):
+        raise InputError(say_other(other, memory))
+
+
 @contextmanager
 def _only_server(home: Path, *, memory: str, on_demand: bool) -> Iterator[None]:
     """Hold the lock of the server of a folder. A server that was started on demand makes room for one that was not.
