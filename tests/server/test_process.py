@@ -214,12 +214,17 @@ def test_a_shadow_prints_its_mode_and_its_upstreams(tmp_path: Path) -> None:
 
 
 def test_a_memory_on_a_server_is_named(tmp_path: Path) -> None:
-    """By its address, without a password; the folder has only local files."""
+    """By its address, without a password, with the header that requests need; the folder has only local files."""
     own = {"HOLDFAST_HOME": str(tmp_path), "HOLDFAST_POSTGRES__SCHEMA": postgres_server.schema_of(tmp_path)}
     own |= {"HOLDFAST_POSTGRES__PARTITIONS": "1", "HOLDFAST_EMBEDDING__PROVIDER": "none"}
     address = postgres_server.start()
     done = run_holdfast("serve", "--home", address, "--port", "0", "--idle", "1", env=os.environ | own)
     assert f"Serving {hide_password(address)} on http" in done.stderr
+    hint = "the header x-holdfast-token, whose value `holdfast token` prints"
+    assert hint in done.stderr
+    own |= {"HOLDFAST_SERVER__IDENTITY": "one-person"}
+    done = run_holdfast("serve", "--home", address, "--port", "0", "--idle", "1", env=os.environ | own)
+    assert hint not in done.stderr
 
 
 def test_an_outage_of_the_database_is_two_lines_in_the_log(tmp_path: Path) -> None:

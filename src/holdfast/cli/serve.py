@@ -92,6 +92,10 @@ def serve(
             how = "unchanged, as a shadow: what would have been done is only recorded" if shadow else "with memory"
             echo(f"Serving {engine._memory.store.place} on {server.url}. Ctrl-C stops it.", err=True)
             echo(f"Model requests go to {targets}, {how}.", err=True)
+            if "://" in memory.store and engine.settings.server.identity == "credential":
+                # Else a team would see only that nothing is recalled.
+                header = "the header x-holdfast-token, whose value `holdfast token` prints"
+                echo(f"Requests use the shared memory only with {header}.", err=True)
 
     with memory.open() as engine:
         run(
