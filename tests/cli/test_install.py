@@ -156,9 +156,20 @@ def test_an_installation_says_what_a_new_session_remembers(monkeypatch: pytest.M
     (note,) = [note for note in json.loads(run("install", name, "--json").stdout)["notes"] if "remember" in note]
     assert note.startswith(f"a new session of {HOSTS[name].title} remembers the earlier sessions of its project")
     assert "cross_session = false" in note
+    assert "import" not in note
     monkeypatch.setenv("HOLDFAST_ARCHIVE__CROSS_SESSION", "false")
     (note,) = [note for note in json.loads(run("install", name, "--json").stdout)["notes"] if "remember" in note]
     assert "do not remember each other" in note
+
+
+@pytest.mark.parametrize("name", ["claude-code", "hermes", "vscode"])
+def test_an_installation_says_how_earlier_sessions_are_remembered(home: Path, name: str) -> None:
+    """If the agent has left some where they are found. The chats of VS Code are not read."""
+    (home / ".claude" / "projects").mkdir(parents=True)
+    (home / ".hermes").mkdir()
+    (home / ".hermes" / "state.db").touch()
+    (note,) = [note for note in json.loads(run("install", name, "--json").stdout)["notes"] if "remembers" in note]
+    assert ("before the installation after `holdfast import --discover`" in note) is (name != "vscode")
 
 
 class TestJson:

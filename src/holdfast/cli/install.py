@@ -105,12 +105,18 @@ def _describe_host(row: dict[str, Any]) -> str:
 
 def _describe_memory(installer: Installer) -> str:
     """Return what a new session of the host remembers, and how that is changed."""
+    from holdfast.transcripts import default_places  # noqa: PLC0415 - takes time
+
     title = installer.host.title
     file = user_settings_file()
     if load_settings().archive.cross_session is False:
         return f"sessions of {title} do not remember each other: archive.cross_session is off (settings: {file})"
+    earlier = ""
+    agent = installer.name.replace("-", "_")
+    if any(place.agent == agent for place in default_places(os.environ, Path.home())):
+        earlier = " (those from before the installation after `holdfast import --discover`)"
     return (
-        f"a new session of {title} remembers the earlier sessions of its project;"
+        f"a new session of {title} remembers the earlier sessions of its project{earlier};"
         f" `cross_session = false` under [archive] in {file} turns that off"
     )
 
