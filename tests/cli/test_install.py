@@ -172,6 +172,16 @@ def test_an_installation_says_how_earlier_sessions_are_remembered(home: Path, na
     assert ("before the installation after `holdfast import --discover`" in note) is (name != "vscode")
 
 
+def test_a_removal_says_where_memory_stays(home: Path) -> None:
+    """And how to erase it; without a memory there is nothing to say."""
+    assert json.loads(run("uninstall", "pi", "--json").stdout)["notes"] == []
+    run("remember", "The port is 5433.")
+    (note,) = json.loads(run("uninstall", "pi", "--json").stdout)["notes"]
+    file = home.parent / "memory" / "holdfast.db"
+    assert note.startswith(f"memory stays in {file}: ")
+    assert f"deleting {file}* all of it" in note
+
+
 class TestJson:
     def write(self, home: Path, data: bytes = OPENCLAW) -> Path:
         file = home / ".openclaw" / "openclaw.json"

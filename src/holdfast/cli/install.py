@@ -16,6 +16,7 @@ from holdfast.cli.output import echo, emit_json
 from holdfast.hooks.hosts import HOSTS, Host, Keys
 from holdfast.hooks.install import FileChange, Installer, plan_host_model, write_change
 from holdfast.settings.loading import user_settings_file
+from holdfast.store.opening import local_file, server_address
 from holdfast_memory.distribution import install_command
 
 NO_MODEL: Final = "none"
@@ -93,9 +94,14 @@ def find_missing_extras(host: Host) -> list[str]:
 @as_json
 def uninstall(*, host: str, dry_run: bool, home: Path | None, as_json: bool) -> None:
     """Remove Holdfast from the agent HOST: its files are as they were before. Memory is kept."""
-    installer = open_installer(host, memory=store_of(home).parent)
+    settings = load_settings()
+    memory = local_file(home, settings=settings)
+    installer = open_installer(host, memory=memory.parent)
     changes = installer.plan_removal() if dry_run else installer.uninstall()
-    _print(installer, changes, [], dry_run=dry_run, as_json=as_json)
+    notes: list[str] = []
+    if memory.exists() and server_address(home, settings=settings) is None:
+        notes.append(f"memory stays in {memory}: `holdfast forget` erases parts of it, deleting {memory}* all of it")
+    _print(installer, changes, notes, dry_run=dry_run, as_json=as_json)
 
 
 def _describe_host(row: dict[str, Any]) -> str:
