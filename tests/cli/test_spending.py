@@ -84,13 +84,16 @@ def test_an_empty_memory_has_no_tables(tmp_path: Path) -> None:
     assert "host" not in run_stats(tmp_path / "nothing")
 
 
-def test_a_session_that_no_host_named_is_of_an_unknown_host(tmp_path: Path) -> None:
-    """The default agent is no host."""
+def test_a_session_that_no_host_named_is_counted_as_such(tmp_path: Path) -> None:
+    """The default agent is no host. A reply that names no model is said to have no price."""
     folder = tmp_path / "memory"
     with Engine.open(folder, settings=QUIET, background=False) as engine:
-        fill(engine, "s1", agent="main", model="claude-sonnet-4-5")
-    lines = [line.split() for line in run_stats(folder).splitlines()]
-    assert ["unknown", "1"] in [line[:2] for line in lines]
+        fill(engine, "s1", agent="main", model="")
+    printed = run_stats(folder)
+    lines = [line.split() for line in printed.splitlines()]
+    assert ["not", "named", "1", "unknown"] in [line[:4] for line in lines]
+    assert "Replies that name no model have no price." in printed
+    assert "No price is known" not in printed
     assert "main" not in [line[0] for line in lines if line]
     assert json.loads(run_stats(folder, "--json"))["hosts"][0]["host"] == ""
 

@@ -84,16 +84,19 @@ def print_spending(spending: Spending) -> None:
     print_figures(["tokens", *columns], rows)
     echo("")
     hosts = [
-        (printable(name, one_line=True) or "unknown", f"{count:,}", *_cells(totals))
+        (printable(name, one_line=True) or "not named", f"{count:,}", *_cells(totals))
         for name, (count, totals) in spending.hosts.items()
     ]
     print_figures(["host", "sessions", *columns], hosts)
     total = spending.periods[ALL]
     if total.unpriced:
-        names = ", ".join(printable(name, one_line=True) or "no name" for name in total.unpriced)
         if total.cost:
             echo("\nA + after a cost: models whose price is unknown are not in it.")
-        echo(f"\nNo price is known for: {names}. `model.prices` sets one; list prices are of {PRICES_DATE}.")
+        names = ", ".join(printable(name, one_line=True) for name in total.unpriced if name)
+        if names:
+            echo(f"\nNo price is known for: {names}. `model.prices` sets one; list prices are of {PRICES_DATE}.")
+        if "" in total.unpriced:
+            echo("\nReplies that name no model have no price.")
     if not spending.is_complete:
         echo("\nNot everything is added up yet: run the command again.")
 
