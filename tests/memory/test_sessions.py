@@ -11,7 +11,7 @@ import pytest
 from benchmarks.archive_rows import make_rows
 from holdfast.engine import Engine
 from holdfast.memory.memory import Memory
-from holdfast.memory.sessions import MAX_TITLE_CHARS, make_title, make_title_of, shorten
+from holdfast.memory.sessions import MAX_TITLE_CHARS, find_title, make_title, make_title_of, shorten
 from holdfast.memory.summary_topics import find_topic
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope
@@ -35,6 +35,18 @@ def test_the_first_real_sentence_of_the_user_is_the_title(tmp_path: Path) -> Non
         store.add_messages(make_rows(conversation, scope=SCOPE))
         assert make_title(store, SCOPE) == "Fix the importer."
         assert make_title(store, Scope(session="other")) == ""
+
+
+@pytest.mark.parametrize("greeting", ["Hello there.", "你好！", "Thanks"])
+def test_a_session_of_greetings_is_named_by_the_first(tmp_path: Path, greeting: str) -> None:
+    """A list with an empty line would not say which session it is; what comes later is better."""
+    conversation = [system(), user("/clear"), user(greeting), reply("Hello! What shall I do?")]
+    assert find_title(conversation) == greeting
+    with SqliteStore(tmp_path / "holdfast.db") as store:
+        store.add_messages(make_rows(conversation, scope=SCOPE))
+        assert make_title(store, SCOPE) == greeting
+        store.add_messages(make_rows([user("Fix the importer.")], scope=SCOPE))
+        assert make_title(store, SCOPE) == "Fix the importer."
 
 
 @pytest.mark.parametrize(

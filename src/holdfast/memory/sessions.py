@@ -53,8 +53,8 @@ class SessionInfo:
         tenant: The tenant that it belongs to.
         project: The project that it belongs to.
         agent: The agent that it belongs to.
-        title: The title that its host gave to it, else the first real sentence of the user, else a line of a summary;
-            empty if there is none.
+        title: The title that its host gave to it, else the first real sentence of the user, else a line of a summary,
+            else a greeting; empty if there is none.
         host: The program that it is from, such as `Claude Code`; empty if it is not known.
         first_time: The time of its first message, in Unix milliseconds, if known.
         last_time: The time of its last message, in Unix milliseconds, if known.
@@ -177,15 +177,29 @@ def read_host(store: Store, scope: Scope) -> str:
 def make_title(store: Store, scope: Scope, *, first: Sequence[MessageRow] | None = None) -> str:
     """Return the title of a session: that of its host, or the first real sentence of the user; empty if it has none.
 
-    `first` are its first messages, if they were read.
+    A session of nothing else is named by its greeting. `first` are its first messages, if they were read.
     """
     title = read_title(store, scope)
     if title:
         return title
-    request = find_request(store, scope, first=first)
+    rows = first
+    if rows is None:
+        rows = store.read_messages(Select(scope=scope, limit=_FIRST_READ))
+    request = find_request(store, scope, first=rows)
     if request is None:
-        return ""
+        return _find_greeting(row.message for row in rows)
     return request.text
+
+
+def _find_greeting(messages: Iterable[Message]) -> str:
+    """Return the first words of the user that ask nothing, such as "Hello there."; empty if there are none."""
+    for message in messages:
+        if message.role != "user":
+            continue
+        text = " ".join(unwrap(message.text).split())
+        if text and is_acknowledgement(text):
+            return _cut(text)
+    return ""
 
 
 def find_request(
@@ -268,14 +282,15 @@ def _make_topic_of(message: str) -> str:
 def find_title(messages: Iterable[Message]) -> str:
     """Return the title that the first messages of a session give to it, once it is stored; empty if they give none."""
     topic = ""
-    for message in islice(messages, _MAX_FIRST_READ):
+    read = list(islice(messages, _MAX_FIRST_READ))
+    for message in read:
         if message.role != "user":
             continue
         title = make_title_of(message.text)
         if title:
             return title
         topic = topic or _make_topic_of(message.text)
-    return topic
+    return topic or _find_greeting(read[:_FIRST_READ])
 
 
 def shorten(text: str, *, max_chars: int = MAX_TITLE_CHARS) -> str:
