@@ -113,6 +113,21 @@ class TestSessions:
             (line,) = lines(memory)
         assert line.endswith("→ We decided to use SQS for the images.")
 
+    @pytest.mark.parametrize("title", ["", "Basics of the project"])
+    def test_what_the_user_says_in_one_message_is_no_outcome_of_its_beginning(self, tmp_path: Path, title: str) -> None:
+        """The line begins with a sentence that says something, and no arrow, unless the host gave a title."""
+        message = (
+            "Three things to keep in mind for this project. First, the staging database listens on port 6543."
+            " Second, we decided to use Argon2id for password hashing. Third, Priya is in charge of billing."
+        )
+        with opened(tmp_path) as memory:
+            hold(memory, "a", user(message), reply("Noted."))
+            memory.set_title(title, scope=Scope(project="shop", session="a"))
+            (line,) = lines(memory)
+        decision = "Second, we decided to use Argon2id for password hashing."
+        expected = f"{title} → {decision}" if title else f"First, the staging database listens on port 6543. {decision}"
+        assert line.endswith(f"] {expected}")
+
     @pytest.mark.parametrize(
         ("talk", "outcome"),
         [

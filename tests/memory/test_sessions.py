@@ -57,6 +57,14 @@ def test_a_session_of_greetings_is_named_by_the_first(tmp_path: Path, greeting: 
         ("Morning. Back again! The importer skips rows. Why?", "The importer skips rows."),
         ("早上好！我回来了。导入器跳过空行。", "导入器跳过空行。"),
         ("Version 2.1 of the importer skips rows", "Version 2.1 of the importer skips rows"),
+        ("Three things to keep in mind for this project. First, the port is 6543.", "First, the port is 6543."),
+        ("A few notes before we start. The port is 6543.", "The port is 6543."),
+        ("有三件事要记住。数据库用端口 6543。", "数据库用端口 6543。"),
+        ("覚えておいてほしいことが三つあります。ポートは 6543 です。", "ポートは 6543 です。"),
+        ("기억할 것이 세 가지 있습니다. 포트는 6543입니다.", "포트는 6543입니다."),
+        ("Two things are broken. Look.", "Two things are broken."),
+        ("Some notes are lost. Why?", "Some notes are lost."),
+        ("Three things to remember.", "Three things to remember."),
     ],
 )
 def test_a_title_is_one_sentence_on_one_line(text: str, title: str) -> None:

@@ -169,10 +169,15 @@ def past_session(line: SessionLine, *, has_number: bool = False) -> block.PastSe
     number = 0
     if has_number:
         number = line.number
+    title = line.title
+    outcome = line.outcome
+    if line.is_one_message:  # without the arrow, after which a result stands
+        title = f"{title} {outcome}"
+        outcome = ""
     return block.PastSession(
         day=f"{local(line.time):%Y-%m-%d}",
-        title=line.title,
-        outcome=line.outcome,
+        title=title,
+        outcome=outcome,
         keys=line.keys,
         number=number,
     )

@@ -46,6 +46,7 @@ class SessionLine:
         time: When its last message was sent, in Unix milliseconds; for a period, the last message of the period.
         title: The title that its host gave to it, otherwise the first real sentence of the user.
         outcome: Its outcome; empty if no sentence states one.
+        is_one_message: Whether the user wrote title and outcome in one message, so that neither comes of the other.
         keys: More sentences that decide, explain or ask for something, oldest first.
         is_scored: Whether any sentence of it has a score, be it the title, the outcome or another one.
         number: The archived message with the outcome, or else with the title.
@@ -56,6 +57,7 @@ class SessionLine:
     time: int
     title: str
     outcome: str = ""
+    is_one_message: bool = False
     keys: tuple[str, ...] = ()
     is_scored: bool = False
     number: int = 0
@@ -72,7 +74,10 @@ def describe(store: Store, span: SessionSpan, *, outdated: Mapping[int, Sequence
     if given and title is not None:
         title = Sentence(given, title.message)
     last = _readable(store.read_messages(Select(scope=span.scope, newest=True, limit=_LAST_READ)))
-    return _make_line(span, title, last, time=span.last_time, max_chars=MAX_OUTCOME_CHARS)
+    line = _make_line(span, title, last, time=span.last_time, max_chars=MAX_OUTCOME_CHARS)
+    if line is not None and given:
+        line = replace(line, is_one_message=False)  # the title is no sentence of the message
+    return line
 
 
 def describe_period(
@@ -143,6 +148,7 @@ def _make_line(
         time=time,
         title=title_text,
         outcome=outcome_text,
+        is_one_message=outcome is not None and title is not None and outcome.message == title.message,
         number=messages[0],  # that of the outcome, if there is one
         messages=tuple(sorted(set(messages))),
     )

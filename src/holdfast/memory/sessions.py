@@ -294,7 +294,10 @@ def find_title(messages: Iterable[Message]) -> str:
 
 
 def shorten(text: str, *, max_chars: int = MAX_TITLE_CHARS) -> str:
-    """Return the first sentence of a text that is not a greeting, on one line, at most `max_chars` long."""
+    """Return the first sentence of a text that says something, on one line, at most `max_chars` long.
+
+    Greetings, and sentences that only announce others, are left out if another one follows.
+    """
     rest = " ".join(text.split())
     sentence = ""
     while rest:
@@ -302,7 +305,7 @@ def shorten(text: str, *, max_chars: int = MAX_TITLE_CHARS) -> str:
         stop = min(stops, default=len(rest))
         sentence = rest[:stop].strip()
         rest = rest[stop:].strip()
-        if not _is_greeting(sentence):
+        if not _is_greeting(sentence) and not _is_announcement(sentence):
             break
     return _cut(sentence, max_chars=max_chars)
 
@@ -311,6 +314,11 @@ def _is_greeting(sentence: str) -> bool:
     """Return whether a sentence is an acknowledgement or a short exclamation, such as "Good morning!"."""
     is_exclamation = len(sentence.split()) <= MAX_GREETING_WORDS and sentence.endswith(("!", "！"))
     return is_exclamation or is_acknowledgement(sentence)
+
+
+def _is_announcement(sentence: str) -> bool:
+    """Return whether a sentence only says that others follow, such as "Three things to keep in mind."."""
+    return compile_once(load("outcomes")["announcement"], re.IGNORECASE | re.VERBOSE).search(sentence) is not None
 
 
 def _cut(line: str, *, max_chars: int = MAX_TITLE_CHARS) -> str:
