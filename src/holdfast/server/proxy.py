@@ -203,8 +203,9 @@ class Proxy:
 
     Args:
         engine: The memory.
-        upstreams: The addresses of the providers. callers: Identifies the senders of requests. shadow: Whether requests
-        are sent unchanged; reports then contain what would have been done.
+        upstreams: The addresses of the providers.
+        callers: Identifies the senders of requests.
+        shadow: Whether requests are sent unchanged; reports then contain what would have been done.
     """
 
     def __init__(self, engine: AsyncEngine, *, upstreams: Upstreams, callers: Callers, shadow: bool = False) -> None:
