@@ -16,9 +16,9 @@ from support.waiting import UNHURRIED
 TURNS = int(os.environ.get("HOLDFAST_ADAPTER_TURNS", "12"))
 """Turns of a long conversation; `make frameworks` runs 200."""
 IS_FULL = "HOLDFAST_ADAPTER_TURNS" in os.environ
-LIMIT = 8_000 if IS_FULL else 6_000
+LIMIT = 8_000 if IS_FULL else 7_000
 """Tokens of the window; a smaller one is compacted after fewer turns."""
-BOXES = 40 if IS_FULL else 50
+BOXES = 40 if IS_FULL else 70
 """Boxes on most shelves; more of them fill the window in fewer turns."""
 PLANTED = "The door code of the Tromsø office is 7741-K."
 QUESTION = "What is the door code of the Tromsø office?"
