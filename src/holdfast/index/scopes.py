@@ -107,7 +107,8 @@ class Scopes:
 
         Scopes are hardly ever new, and a turn reads rows ten times.
         """
-        if any(row[1] >= len(self) for row in rows):
+        known = len(self._known)
+        if any(row[1] >= known for row in rows):
             self.load(db)
 
     def find_new(self, db: Database) -> Rows:
