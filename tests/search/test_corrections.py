@@ -201,6 +201,13 @@ def test_statements_about_different_things_do_not_correct_each_other() -> None:
     assert wrong == []
 
 
+def test_the_terms_of_a_statement_have_one_order() -> None:
+    """That of a set differs between processes, and the same question would get another block in each."""
+    earlier = Earlier.read(Statement.read("The importer reads orders from the bucket."), Rarity.of({}), asked=())
+    assert list(earlier.weights) == sorted(earlier.weights)
+    assert len(earlier.weights) > 1
+
+
 @pytest.mark.parametrize(("rarity", "is_expected"), [(1.0, False), (4.0, True)])
 def test_a_word_of_most_of_the_archive_is_no_subject(rarity: float, *, is_expected: bool) -> None:
     """In a project about orders, many statements have the word."""

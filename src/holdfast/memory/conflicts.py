@@ -21,6 +21,7 @@ from typing import Final, TypeAlias
 from holdfast import signals
 from holdfast.memory import facts
 from holdfast.search.contradictions import Claim, contradict, may_contradict, read_claim, replaces
+from holdfast.search.corrections import Earlier, Later, Rarity, Statement, is_correction
 from holdfast.store.base import FactRow
 from holdfast.text import terms
 
@@ -96,6 +97,20 @@ def _read_claims(left: FactRow, right: FactRow) -> tuple[Claim, Claim] | None:
     if left.time > right.time:
         return theirs, ours
     return ours, theirs
+
+
+def find_corrections(fact: FactRow, others: Iterable[FactRow]) -> list[FactRow]:
+    """Find the later ones of some facts that say that something changed, and are probably about what a fact states.
+
+    They have enough words in common with it. It is not certain that they replace it.
+    """
+    earlier = Earlier.read(Statement.read(fact.content), Rarity.of({}), asked=())
+    found: list[FactRow] = []
+    for other in others:
+        is_later = other.time > fact.time and set(fact.evidence).isdisjoint(other.evidence)
+        if is_later and is_correction(other.content) and earlier.is_superseded(Later.read(other.content)):
+            found.append(other)
+    return found
 
 
 def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:

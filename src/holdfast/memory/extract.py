@@ -21,11 +21,12 @@ from holdfast.errors import ModelBudgetError, ModelError, ModelOverflowError
 from holdfast.memory import facts
 from holdfast.memory.archive import extract_text, is_noise, unwrap, weigh_letters
 from holdfast.memory.block import NO_MARKS, Marks, strip_message
-from holdfast.memory.conflicts import find_replaced
-from holdfast.memory.facts import Decision, Draft, normalise_slot, read_text, resolve
+from holdfast.memory.conflicts import FactIndex, find_corrections, find_replaced
+from holdfast.memory.facts import Decision, Draft, list_own_sentences, normalise_slot, read_text, resolve
 from holdfast.messages import Message, Role, Text
 from holdfast.models.base import Model, Prompt
 from holdfast.redaction import redact
+from holdfast.search.corrections import is_correction, is_statement
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope
 from holdfast.text import clip, head, is_unsegmented, repeats_itself, tail, terms
@@ -87,7 +88,7 @@ def extract(
         return Extraction()
     rows = list(known)
     if model is None:
-        decisions = _resolve_all(read_explicit(messages, marks), rows, scope=scope, now=now)
+        decisions = _read_by_rule(messages, rows, scope=scope, marks=marks, now=now)
         return Extraction(rows_to_add=tuple(rows[len(known) :]), actions=_count_actions(decisions))
     reader = Reader(model=model, known=facts.current(rows), timeout=timeout, cancel=cancel)
     drafts = reader.read(split_messages(messages, marks))
@@ -166,6 +167,19 @@ def _replace_by_words(draft: Draft, added: Decision, *, known: Sequence[FactRow]
     return Decision(action="SUPERSEDE", reason="its words say so", rows=rows)
 
 
+def _read_by_rule(
+    messages: Iterable[MessageRow], rows: list[FactRow], *, scope: Scope, marks: Marks, now: int
+) -> list[Decision]:
+    """Read the messages one after the other, since a message may correct what one before it has stated."""
+    decisions: list[Decision] = []
+    for message in messages:
+        drafts = read_explicit([message], marks)
+        decisions += _resolve_all(drafts, rows, scope=scope, now=now)
+        corrections = _read_corrections(message, marks, known=rows, now=now)
+        decisions += _resolve_all(corrections, rows, scope=scope, now=now)
+    return decisions
+
+
 def _count_actions(decisions: Iterable[Decision], more: Iterable[str] = ()) -> tuple[tuple[str, int], ...]:
     counts = Counter(decision.action for decision in decisions) + Counter(more)
     return tuple(sorted(counts.items()))
@@ -183,18 +197,56 @@ def read_explicit(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> li
     """Read what users state explicitly, in order: memories, decisions, corrections, settings and tasks."""
     drafts: list[Draft] = []
     for row in messages:
-        own = strip_message(row.message, marks)
-        if own is None or own.role != "user" or row.excluded:
-            continue
-        text = unwrap(own.text)
-        if is_noise(text):
-            continue
-        if len(text) > _MAX_OWN_CHARS:
-            text = f"{head(text, _ENDS)}\n{tail(text, _ENDS)}"
-        for draft in read_text(text):
+        for draft in read_text(_read_own_words(row, marks)):
             if not is_secret(draft.content):
-                drafts.append(replace(draft, quote=draft.content, evidence=(row.id,), time=own.timestamp or 0))
+                drafts.append(_prove(draft, row))
     return drafts
+
+
+def _read_corrections(row: MessageRow, marks: Marks, *, known: Sequence[FactRow], now: int) -> list[Draft]:
+    """Read the sentences of a user that say that a known decision or preference no longer holds.
+
+    "The event bus will be RabbitMQ instead of NATS" is explicit only next to the decision for NATS. Orders are left
+    out: most are about one piece of work.
+    """
+    corrections: list[str] = []
+    for sentence in list_own_sentences(_read_own_words(row, marks)):
+        if is_correction(sentence) and is_statement(sentence) and not signals.asks(sentence):
+            corrections.append(sentence)
+    if not corrections:  # most messages have none, and finding the facts that hold takes longer
+        return []
+    decisions = [fact for fact in facts.current(known) if fact.type == "decision"]
+    drafts: list[Draft] = []
+    for sentence in corrections:
+        draft = _prove(Draft(type="decision", content=sentence), row)
+        if not is_secret(sentence) and _corrects_any(replace(draft, time=draft.time or now), decisions):
+            drafts.append(draft)
+    return drafts
+
+
+def _corrects_any(draft: Draft, known: Sequence[FactRow]) -> bool:
+    """Return whether a sentence says that one of the facts before it no longer holds."""
+    new = facts.make_row(draft, scope=Scope(session=""))
+    near = FactIndex(known, wanted=[new]).find_near(new)
+    return any(draft.is_newer(fact) and find_corrections(fact, [new]) for fact in near)
+
+
+def _prove(draft: Draft, row: MessageRow) -> Draft:
+    """Add the message to a draft whose content is quoted from it."""
+    return replace(draft, quote=draft.content, evidence=(row.id,), time=row.message.timestamp or 0)
+
+
+def _read_own_words(row: MessageRow, marks: Marks) -> str:
+    """Return what a user wrote in a message; of a long one, its ends. Empty for messages of others."""
+    own = strip_message(row.message, marks)
+    if own is None or own.role != "user" or row.excluded:
+        return ""
+    text = unwrap(own.text)
+    if is_noise(text):
+        return ""
+    if len(text) > _MAX_OWN_CHARS:
+        return f"{head(text, _ENDS)}\n{tail(text, _ENDS)}"
+    return text
 
 
 # --- unclear pairs -----------------------------------------------------------------

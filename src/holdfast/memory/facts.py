@@ -660,20 +660,17 @@ MAX_MEMORY_CHARS: Final = 500
 
 def read_text(text: str) -> Iterator[Draft]:
     """Read what is explicit: `remember that …`, decisions, corrections, `KEY=value`, `TODO: …` and task boxes."""
-    todo = signals.line_pattern("todo")
-    setting = signals.line_pattern("setting")
     lines = signals.without_code(text)
-    for match in todo.finditer(lines):
+    for match in signals.line_pattern("todo").finditer(lines):
         state = "done"
         if match["box"] in {None, "", " "}:
             state = "open"
         task = match["task"].strip().rstrip(".。")
         yield Draft(type="task_state", content=" ".join(match[0].split()), subject=task, slot="status", value=state)
-    for match in setting.finditer(lines):
+    for match in signals.line_pattern("setting").finditer(lines):
         line = " ".join(match[0].split())
         yield Draft(type="config", content=line, subject=match["key"], slot="value", value=match["value"])
-    own = _remove_pasted(todo.sub("\n", setting.sub("\n", lines)))
-    for sentence in signals.sentences(own, max_chars=MAX_MEMORY_CHARS):
+    for sentence in list_own_sentences(text):
         kind = signals.classify_sentence(sentence)
         if kind == "remember":
             yield Draft(type="decision", content=sentence)
@@ -687,6 +684,14 @@ def read_text(text: str) -> Iterator[Draft]:
             yield _read_change(sentence)
         elif kind is not None:
             yield Draft(type="decision", content=sentence)
+
+
+def list_own_sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a message that the user wrote, without tasks, settings, code and what was pasted."""
+    lines = signals.without_code(text)
+    for pattern in ("setting", "todo"):
+        lines = signals.line_pattern(pattern).sub("\n", lines)
+    yield from signals.sentences(_remove_pasted(lines), max_chars=MAX_MEMORY_CHARS)
 
 
 def _remove_pasted(text: str) -> str:

@@ -6,7 +6,7 @@ same until messages leave the window, so that the provider's prompt cache holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import zip_longest
@@ -104,7 +104,7 @@ def make_overview(
             if entry is None or (section == "sessions" and are_sessions_full):
                 continue
             line = _Line(section, entry)
-            overview = _render([*lines, line], notes=known.notes, marks=marks, archive_tool=archive_tool, count=count)
+            overview = _render([*lines, line], known, marks=marks, archive_tool=archive_tool, count=count)
             if overview.tokens <= cap:
                 lines.append(line)
                 best = overview
@@ -133,7 +133,7 @@ class _Line:
 
 
 def _render(
-    lines: Sequence[_Line], *, notes: Mapping[str, str], marks: Marks, archive_tool: str, count: TokenCounter
+    lines: Sequence[_Line], known: StandingFacts, *, marks: Marks, archive_tool: str, count: TokenCounter
 ) -> Overview:
     rows: dict[_Section, list[block.Fact]] = {"standing": [], "tasks": []}
     ids: list[str] = []
@@ -141,10 +141,15 @@ def _render(
     messages: set[int] = set()
     for line in lines:
         if isinstance(line.entry, FactRow):
-            note = notes.get(line.entry.id, "")
-            rows[line.section].append(block.Fact(type=line.entry.type, text=line.entry.content, note=note))
-            ids.append(line.entry.id)
-            messages.update(line.entry.evidence)
+            fact = line.entry
+            superseded: block.Superseded = "no"
+            if fact.id in known.corrected:
+                superseded = "wholly"
+            note = known.notes.get(fact.id, "")
+            shown = block.Fact(type=fact.type, text=fact.content, superseded=superseded, note=note)
+            rows[line.section].append(shown)
+            ids.append(fact.id)
+            messages.update(fact.evidence)
         else:
             sessions.append(line.entry)
             messages.update(line.entry.messages)
@@ -221,13 +226,14 @@ def list_last_sessions(
 class StandingFacts:
     """The facts of an overview: what holds, and what is still to do, the most important first.
 
-    `notes` has, by id, the note on a fact that another one contradicts; `outdated` has, by message, words that no
-    longer hold.
+    `notes` has, by id, the note on a fact that another one contradicts; `corrected` has the ids of those that another
+    one may replace; `outdated` has, by message, words that no longer hold or may not.
     """
 
     standing: tuple[FactRow, ...] = ()
     tasks: tuple[FactRow, ...] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
+    corrected: Collection[str] = ()
     outdated: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
 
@@ -257,10 +263,16 @@ def choose_facts(
     shown = (*chosen.standing, *chosen.tasks)
     index = conflicts.FactIndex(shown, settled=hidden.pairs)
     for row in shown:
-        rivals = index.find_rivals(row)
-        if rivals:
-            notes[row.id] = conflicts.note_conflict(row, rivals)
-    return replace(chosen, notes=notes, outdated=outdated)
+        note = conflicts.note_conflict(row, index.find_rivals(row))
+        if note:
+            notes[row.id] = note
+    corrected: set[str] = set()
+    for row in shown:
+        if conflicts.find_corrections(row, shown):
+            corrected.add(row.id)
+            for message in row.evidence:
+                outdated.setdefault(message, []).append(row.quote)
+    return replace(chosen, notes=notes, corrected=corrected, outdated=outdated)
 
 
 def _rank(fact: FactRow, *, is_given: bool) -> int:

@@ -24,6 +24,7 @@ from holdfast.search.pack import (
     MAX_EXCERPT_CHARS,
     MAX_WHOLE_CHARS,
     MIN_EXCERPT_CHARS,
+    MIN_QUOTE_TOKENS,
     MIN_SCORE,
     SHORTEST_EXCERPT_CHARS,
     Quotable,
@@ -79,8 +80,11 @@ def quote_best(found: Found, *, room: float, known: Sequence[str], deadline: Dea
     # A large gap in scores ends the block, but not before it is as large as one for a weak match.
     strong = Quoter(found, deadline, excerpt_chars=excerpt_chars, min_score=_CHAT_MIN_SCORE * chat)
     quotes = strong.pack(room=room, known=known, after=quotes)
+    weak_room = min(room, _MAX_WEAK_TOKENS)
+    if weak_room - sum(quote.tokens for quote in quotes) < MIN_QUOTE_TOKENS:
+        return quotes
     weak = Quoter(found, deadline, excerpt_chars=excerpt_chars)
-    return weak.pack(room=min(room, _MAX_WEAK_TOKENS), known=known, after=quotes)
+    return weak.pack(room=weak_room, known=known, after=quotes)
 
 
 def quote_all(found: Found, *, room: float, known: Sequence[str], deadline: Deadline) -> list[Quote]:

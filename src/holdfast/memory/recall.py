@@ -21,6 +21,7 @@ from holdfast.embed.base import Embedder
 from holdfast.memory import block, facts
 from holdfast.memory.block import UNKEPT, Marks
 from holdfast.memory.block_room import Listed, choose_size, fit_lines, frame_tokens
+from holdfast.memory.conflicts import find_corrections
 from holdfast.memory.deadlines import MAX_OVERTIME, Deadlines
 from holdfast.memory.exclusion import Exclusions, read_exclusions
 from holdfast.memory.facts import FactHit, name_day
@@ -420,11 +421,15 @@ def _compose(
     passages = {place: found.texts[place] for place in ordered}
     hits: list[Hit] = []
     for place, hit in zip(ordered, make_hits(passages, found.ranking, quoted=details), strict=True):
+        superseded = details[place].superseded
         replaced_by: dict[int, None] = {}  # each message once, in order
         for later in newest.passages.get(place, ()):
             if later in details:
                 replaced_by[found.texts[later].message] = None
-        hits.append(replace(hit, superseded=details[place].superseded, replaced_by=tuple(replaced_by)))
+        if superseded == "no" and not replaced_by:  # as most are; copying takes longer than all else here
+            hits.append(hit)
+        else:
+            hits.append(replace(hit, superseded=superseded, replaced_by=tuple(replaced_by)))
     return replace(
         nothing,
         block=text,
@@ -474,6 +479,8 @@ def _make_lines(hits: Sequence[FactHit], newest: Newest, *, quoted: Collection[i
     for hit in hits:
         fact = hit.fact
         superseded = newest.judge_fact(fact.id, quoted, text=fact.content)
+        if superseded == "no" and facts.does_hold(fact) and find_corrections(fact, (other.fact for other in hits)):
+            superseded = "wholly"
         note = hit.note
         if not note and fact.time > oldest:
             note = f"since {name_day(fact)}"

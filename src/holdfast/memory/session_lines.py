@@ -13,7 +13,15 @@ from typing import Final, TypeAlias
 
 from holdfast import signals
 from holdfast.memory.archive import is_noise, unwrap, weigh_letters
-from holdfast.memory.sessions import Sentence, find_request, list_requests, read_title, shorten
+from holdfast.memory.sessions import (
+    Sentence,
+    does_hold,
+    find_holding,
+    find_request,
+    list_requests,
+    read_title,
+    shorten,
+)
 from holdfast.patterns import compile_once, load
 from holdfast.store.base import MessageRow, Scope, Select, SessionSpan, Store
 
@@ -74,7 +82,7 @@ def describe(store: Store, span: SessionSpan, *, outdated: Mapping[int, Sequence
     if given and title is not None:
         title = Sentence(given, title.message)
     last = _readable(store.read_messages(Select(scope=span.scope, newest=True, limit=_LAST_READ)))
-    line = _make_line(span, title, last, time=span.last_time, max_chars=MAX_OUTCOME_CHARS)
+    line = _make_line(span, title, last, time=span.last_time, max_chars=MAX_OUTCOME_CHARS, outdated=outdated)
     if line is not None and given:
         line = replace(line, is_one_message=False)  # the title is no sentence of the message
     return line
@@ -109,7 +117,7 @@ def describe_period(
     if title is not None and (title.message in shown or not _is_in_period(store, title, span, since, until)):
         title = None
     time = max(row.message.timestamp or 0 for row in rows)
-    line = _make_line(span, title, rows, time=time, max_chars=MAX_KEY_CHARS)
+    line = _make_line(span, title, rows, time=time, max_chars=MAX_KEY_CHARS, outdated={})
     if line is None:
         return None
     keys, is_scored = _choose_keys(rows, known=(line.title, line.outcome), limit=max_keys, rank=rank)
@@ -124,14 +132,20 @@ def _is_in_period(store: Store, title: Sentence, span: SessionSpan, since: int, 
 
 
 def _make_line(
-    span: SessionSpan, title: Sentence | None, rows: Sequence[MessageRow], *, time: int, max_chars: int
+    span: SessionSpan,
+    title: Sentence | None,
+    rows: Sequence[MessageRow],
+    *,
+    time: int,
+    max_chars: int,
+    outdated: Mapping[int, Sequence[str]],
 ) -> SessionLine | None:
     known = ""
     if title is not None:
         known = title.text
-    outcome = _find_outcome(rows, title=known, max_chars=max_chars)
+    outcome = _find_outcome(rows, title=known, max_chars=max_chars, outdated=outdated)
     if title is None:
-        title = next(list_requests(rows), None)
+        title = find_holding(list_requests(rows), outdated)
     messages: list[int] = []
     outcome_text = ""
     title_text = ""
@@ -162,8 +176,10 @@ def _readable(rows: Iterable[MessageRow]) -> list[MessageRow]:
 # --- outcome -----------------------------------------------------------------------------
 
 
-def _find_outcome(rows: Sequence[MessageRow], *, title: str, max_chars: int) -> Sentence | None:
-    """Find the last sentence that states a result, otherwise the last one that states anything.
+def _find_outcome(
+    rows: Sequence[MessageRow], *, title: str, max_chars: int, outdated: Mapping[int, Sequence[str]]
+) -> Sentence | None:
+    """Find the last sentence that states a result and still holds, otherwise the last one that states anything.
 
     A sentence that says what the result is goes before "It is fixed." If a later one says what is still open, that is
     added to it.
@@ -174,7 +190,7 @@ def _find_outcome(rows: Sequence[MessageRow], *, title: str, max_chars: int) -> 
     for row in reversed(rows):
         for text in _list_sentences(row):
             quote = Sentence(shorten(text, max_chars=max_chars), row.id)
-            if shorten(text) == title:
+            if shorten(text) == title or not does_hold(quote, outdated):
                 continue
             if _matches("open", text):
                 still_open = still_open or quote.text

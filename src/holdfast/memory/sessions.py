@@ -218,23 +218,25 @@ def find_request(
     rows = first
     if rows is None:
         rows = store.read_messages(Select(scope=scope, limit=_FIRST_READ))
-    request = _find_holding(list_requests(rows, has_excluded=has_excluded), outdated)
+    request = find_holding(list_requests(rows, has_excluded=has_excluded), outdated)
     if request is None and len(rows) >= _FIRST_READ:
         more = store.read_messages(Select(scope=scope, after=rows[-1].id, limit=_MAX_FIRST_READ - _FIRST_READ))
-        request = _find_holding(list_requests(more, has_excluded=has_excluded), outdated)
+        request = find_holding(list_requests(more, has_excluded=has_excluded), outdated)
         rows = [*rows, *more]
     if request is None:
-        request = _find_holding(_list_topics(rows, has_excluded=has_excluded), outdated)
+        request = find_holding(_list_topics(rows, has_excluded=has_excluded), outdated)
     return request
 
 
-def _find_holding(sentences: Iterable[Sentence], outdated: Mapping[int, Sequence[str]]) -> Sentence | None:
+def find_holding(sentences: Iterable[Sentence], outdated: Mapping[int, Sequence[str]]) -> Sentence | None:
     """Find the first sentence that still holds."""
-    for sentence in sentences:
-        texts = outdated.get(sentence.message, ())
-        if not any(text in sentence.text or sentence.text.rstrip("…") in text for text in texts):
-            return sentence
-    return None
+    return next((sentence for sentence in sentences if does_hold(sentence, outdated)), None)
+
+
+def does_hold(sentence: Sentence, outdated: Mapping[int, Sequence[str]]) -> bool:
+    """Return whether a sentence has none of the words that are outdated, by message. It may have been cut."""
+    texts = outdated.get(sentence.message, ())
+    return not any(text in sentence.text or sentence.text.rstrip("…") in text for text in texts)
 
 
 def list_requests(rows: Iterable[MessageRow], *, has_excluded: bool = True) -> Iterator[Sentence]:

@@ -335,7 +335,8 @@ class Earlier:
         cls, statement: Statement, rarity: Rarity, *, asked: Container[str], needs_subject: bool = True
     ) -> Earlier:
         """Return a statement with what it says beyond the question."""
-        weights = {term: rarity.values.get(term, rarity.unknown) for term in statement.topic}
+        # Sorted, because the order of a set differs between processes, and decides which text is compared first.
+        weights = {term: rarity.values.get(term, rarity.unknown) for term in sorted(statement.topic)}
         return cls(
             statement=statement,
             answer=frozenset(term for term in statement.topic if term not in asked),
