@@ -554,6 +554,15 @@ class TestOverview:
         assert data("recall", "What was our last session about?")["sessions"]
 
 
+def test_recall_prints_a_time_without_sessions(call: Callable[..., Result]) -> None:
+    """There is nothing to count but its tokens."""
+    call("remember", "Always answer in British English.")
+    done = call("recall", "What did we do on 3 March 2019?")
+    assert done.stdout.startswith("No sessions on 2019-03-03.")
+    assert done.stderr.splitlines()[-1].endswith(" tokens.")
+    assert not done.stderr.splitlines()[-1].startswith(",")
+
+
 def test_recall_prints_the_newer_statement_first_and_marks_the_older_one(
     call: Callable[..., Result], data: Run, tmp_path: Path
 ) -> None:

@@ -250,6 +250,37 @@ class TestAnswers:
             assert block.count(later) == 1
             assert "NATS for events. (later" not in block
 
+    def test_what_was_said_in_another_project_changes_no_decision(self, memory: Memory) -> None:
+        """Commands read all projects."""
+        hold(memory, "first", user("We decided to keep logs for 45 days."), days=5)
+        hold(memory, "other", user("Logs are kept for 60 days, not 45."), days=2, project="blog")
+        found = memory.recall(("What did we decide so far?",), scope=HERE, across=("project", "session"))
+        assert "We decided to keep logs for 45 days." in found.block
+        assert "(later:" not in found.block
+
+    def test_what_is_not_decided_yet_is_no_decision(self, memory: Memory) -> None:
+        """Nobody decided anything in these sessions, so they are left out."""
+        hold(memory, "decided", user("We decided to use NATS for events."), days=2)
+        open_questions = ["We have not decided yet which mail provider to use.", "我们还没决定用哪个数据库。"]
+        for number, sentence in enumerate(open_questions):
+            hold(memory, f"open {number}", user(sentence), days=2)
+        block = memory.recall(("What did we decide so far?",), scope=HERE).block
+        assert "NATS" in block
+        assert not any(sentence in block for sentence in open_questions)
+
+    def test_decisions_of_the_last_session(self, memory: Memory) -> None:
+        hold(memory, "older", user("We decided to use NATS for events."), days=2)
+        hold(memory, "last", user("We decided to use Typst for invoices."), days=0)
+        found = memory.recall(("Which decisions did we make in the last session?",), scope=HERE)
+        assert [line.scope.session for line in found.sessions] == ["last"]
+
+    @pytest.mark.parametrize("question", ["What did we decide last month?", "上个月我们决定了什么？"])
+    def test_facts_of_another_time_are_left_out(self, memory: Memory, question: str) -> None:
+        """They answer what was decided, but not when it was asked for."""
+        memory.remember("We decided to use NATS for events. 我们决定用 NATS。", scope=HERE)
+        assert not memory.recall((question,), scope=HERE).facts
+        assert memory.recall(("What did we decide today?",), scope=HERE).facts
+
     def test_a_request_of_another_day_is_no_title(self, memory: Memory) -> None:
         """A session may go on for days."""
         hold(memory, "long", user("Please fix the login page."), reply("The login page is fixed."), days=6)

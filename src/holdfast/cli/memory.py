@@ -272,13 +272,14 @@ def put_newest_first(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def _print_recalled(result: Recall, titles: Mapping[int, str], *, query_terms: set[str], limit: int | None) -> None:
-    for found in result.facts:
-        note = f" ({found.note})" if found.note else ""
-        text = printable(found.fact.content + note, one_line=True)
-        echo_styled(click.style("fact", fg="green", bold=True) + f"  {text}", indent=6)
     from holdfast.memory.block import SUPERSEDED, session_lines  # noqa: PLC0415 - only for this
     from holdfast.memory.overview import past_session  # noqa: PLC0415 - only for this
 
+    for found in result.facts:
+        note = f" ({found.note})" if found.note else ""
+        text = printable(found.fact.content + note, one_line=True)
+        mark = click.style(SUPERSEDED[found.superseded], fg="red")
+        echo_styled(click.style("fact", fg="green", bold=True) + f"  {text}{mark}", indent=6)
     for line in result.sessions:
         text = printable(session_lines(past_session(line)))
         echo_styled(click.style("session", fg="green", bold=True) + f"  {text.removeprefix('- ')}", indent=9)
@@ -298,8 +299,9 @@ def _print_recalled(result: Recall, titles: Mapping[int, str], *, query_terms: s
     if more > 0:
         echo(f"… {more:,} more: --all, or --block for what a model gets", err=True)
     counts = join_counts(fact=len(result.facts), session=len(result.sessions), passage=len(result.hits))
+    figures = ", ".join(filter(None, [counts, f"{result.tokens:,} tokens"]))
     advice = " `holdfast get NUMBER` prints a message." if result.hits else ""
-    echo(f"{counts}, {result.tokens:,} tokens.{advice}", err=True)
+    echo(f"{figures}.{advice}", err=True)
 
 
 @click.command()

@@ -22,6 +22,7 @@ from functools import cache, lru_cache
 from typing import Final, Literal, TypeAlias
 
 from holdfast import patterns, signals
+from holdfast.memory.block import Superseded
 from holdfast.memory.fact_questions import MIN_MATCH, match_questions
 from holdfast.moments import minute
 from holdfast.search.rarity import measure_rarity
@@ -140,12 +141,14 @@ class FactHit:
             questions that it answers matches, if that is more.
         by_question: Whether one of these matches as well as the fact itself, or better.
         note: What a block says about it: that another fact contradicts it, or when it held.
+        superseded: Whether a later statement or fact in the block replaces it.
     """
 
     fact: FactRow
     score: float
     by_question: bool = False
     note: str = ""
+    superseded: Superseded = "no"
 
 
 def find(rows: Sequence[FactRow], query: str, *, limit: int = 25) -> list[FactHit]:

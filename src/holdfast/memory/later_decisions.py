@@ -38,11 +38,12 @@ _ROUNDING: Final = 1e-9
 
 @dataclass(frozen=True)
 class UserStatement:
-    """A statement of a person, and the archived message that has it."""
+    """A statement of a person, the archived message that has it, and the project that it was made in."""
 
     text: str
     message: int
     time: int
+    project: str = ""
 
     @cached_property
     def statement(self) -> Statement:
@@ -58,7 +59,7 @@ def read_user_statements(
     First the `listed` sessions are read, because a decision is compared with what was said after it. After the deadline
     no further sessions are read: those would be older ones.
     """
-    dated: list[tuple[int, int, str]] = []
+    statements: list[UserStatement] = []
     newest = store.read_sessions(scope, across=across, since=since, limit=_MAX_SESSIONS)
     for own in dict.fromkeys([*listed, *(span.scope for span in newest)]):
         if deadline.is_over:
@@ -67,9 +68,9 @@ def read_user_statements(
         for row in select_newest([row for row in rows if row.message.role == "user" and not row.excluded]):
             for sentence in signals.sentences(unwrap(row.message.text)):
                 if is_statement(sentence) and not is_noise(sentence):
-                    dated.append((row.message.timestamp or 0, row.id, sentence))
-    dated.sort(key=lambda one: one[:2])  # of one message, the sentences stay in their order
-    return [UserStatement(text, message, time) for time, message, text in dated]
+                    statements.append(UserStatement(sentence, row.id, row.message.timestamp or 0, own.project))
+    # Of one message, the sentences stay in their order.
+    return sorted(statements, key=lambda statement: (statement.time, statement.message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +199,13 @@ class _Index:
         return self._statements[max(places)]
 
     def find_later(self, said: UserStatement) -> UserStatement | None:
-        """Return the newest statement that replaces another one; None if it still holds."""
+        """Return the newest statement of the same project that replaces another one; None if it still holds."""
         earlier = Earlier.read(said.statement, self._rarity, asked=())
         for place in self._find_near(earlier, after=self._last[said.text]):
             stated = self._statements[place]
-            if not stated.statement.is_request and earlier.is_superseded(Later.read(stated.text)):
+            if stated.project != said.project or stated.statement.is_request:
+                continue
+            if earlier.is_superseded(Later.read(stated.text)):
                 return stated
         return None
 

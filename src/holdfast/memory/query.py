@@ -13,6 +13,7 @@ from typing import Final, Literal
 from holdfast.memory.archive import is_acknowledgement, unwrap
 from holdfast.memory.session_lines import SessionLine
 from holdfast.patterns import compile_once, load
+from holdfast.search.dates import Range
 from holdfast.search.fuse import Order, Recipe, Weighted
 from holdfast.search.relevance import EAGERNESS, NORMAL, Eagerness
 from holdfast.settings import Settings
@@ -71,6 +72,7 @@ class RecallQuery:
         asks_for_decisions: Whether only sessions in which something was decided are among them.
         no_sessions: The line in the block if there are none at that time.
         is_listing: Whether the question asks only for those sessions.
+        periods: The times that it asks for; facts that were learned at other times are left out. None for all.
     """
 
     texts: Sequence[str]
@@ -98,6 +100,7 @@ class RecallQuery:
     asks_for_decisions: bool = False
     no_sessions: str = ""
     is_listing: bool = False
+    periods: tuple[Range, ...] = ()
 
 
 def find_recall_switch(settings: Settings, *, automatic: bool = True) -> str:

@@ -401,7 +401,8 @@ def _compose(
     sessions = list(listed.sessions)
     while True:
         quoted = {quote.passage for quote in chosen}
-        lines = _make_lines(listed.facts, newest, quoted=quoted)
+        fact_hits = _mark_superseded(listed.facts, newest, quoted=quoted)
+        lines = _make_lines(fact_hits, newest, quoted=quoted)
         details = _make_details(chosen, newest, quoted=quoted)
         past = [past_session(line) for line in sessions]
         note = _note_sessions(query, shown=len(sessions))
@@ -434,7 +435,7 @@ def _compose(
         nothing,
         block=text,
         tokens=tokens,
-        facts=tuple(listed.facts),
+        facts=tuple(fact_hits),
         hits=tuple(hits),
         sessions=tuple(sessions),
         sessions_note=note,
@@ -471,6 +472,18 @@ def _note_sessions(query: RecallQuery, *, shown: int) -> str:
     return query.no_sessions
 
 
+def _mark_superseded(hits: Sequence[FactHit], newest: Newest, *, quoted: Collection[int]) -> list[FactHit]:
+    """Mark the facts that a quoted passage, one in the window, or another one of these facts replaces."""
+    marked: list[FactHit] = []
+    for hit in hits:
+        superseded = newest.judge_fact(hit.fact.id, quoted, text=hit.fact.content)
+        others = [other.fact for other in hits]
+        if superseded == "no" and facts.does_hold(hit.fact) and find_corrections(hit.fact, others):
+            superseded = "wholly"
+        marked.append(replace(hit, superseded=superseded))
+    return marked
+
+
 def _make_lines(hits: Sequence[FactHit], newest: Newest, *, quoted: Collection[int]) -> list[block.Fact]:
     """Make the lines of the facts. If a quoted passage is older than a fact, the line has the day of the fact."""
     times = newest.found.candidates.times
@@ -478,13 +491,10 @@ def _make_lines(hits: Sequence[FactHit], newest: Newest, *, quoted: Collection[i
     lines: list[block.Fact] = []
     for hit in hits:
         fact = hit.fact
-        superseded = newest.judge_fact(fact.id, quoted, text=fact.content)
-        if superseded == "no" and facts.does_hold(fact) and find_corrections(fact, (other.fact for other in hits)):
-            superseded = "wholly"
         note = hit.note
         if not note and fact.time > oldest:
             note = f"since {name_day(fact)}"
-        lines.append(block.Fact(type=fact.type, text=fact.content, superseded=superseded, note=note))
+        lines.append(block.Fact(type=fact.type, text=fact.content, superseded=hit.superseded, note=note))
     return lines
 
 

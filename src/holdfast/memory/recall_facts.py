@@ -35,9 +35,13 @@ def choose_facts(rows: Sequence[FactRow], query: RecallQuery, *, settled: confli
     if query.texts:
         newest = query.texts[-1]
     holding = facts.current(rows)
+    if query.periods:
+        holding = [row for row in holding if _is_in_period(row, query)]
     past = find_past(newest, now=query.now)
     if past is not None:  # "what was it in May?": facts that held then, whatever holds now
         held = find_held(rows, question, past=past, limit=query.max_facts)
+        if query.periods:  # "What did we decide in May?": what was decided before does not count
+            held = [hit for hit in held if _is_in_period(hit.fact, query)]
         noted = _note_rivals(held, holding, settled=settled)
         return ChosenFacts(hits=[*given.values(), *noted][: query.max_facts])
     matches = facts.find(holding, question, limit=query.max_facts)
@@ -51,6 +55,10 @@ def choose_facts(rows: Sequence[FactRow], query: RecallQuery, *, settled: confli
         hits=_add_rivals([*matches, *unseen], holding, settled=settled, limit=query.max_facts),
         are_others_shown=len(unseen) < len(related),
     )
+
+
+def _is_in_period(row: FactRow, query: RecallQuery) -> bool:
+    return any(since <= row.time < until for since, until in query.periods)
 
 
 def add_quotes(query: RecallQuery, hits: Sequence[FactHit]) -> RecallQuery:

@@ -359,7 +359,7 @@ def weigh(sentence: str, role: str) -> float:
 
 def weigh_decision(sentence: str, role: str) -> float:
     """Score a sentence by what it decides; 0 if it decides nothing. A person decides, an assistant repeats it."""
-    if signals.is_question(sentence):
+    if signals.is_question(sentence) or _matches("undecided", sentence):
         return 0.0
     is_decision = signals.has_signal(sentence, "decision", "choice", "correction", "remember")
     if role != "user" and is_decision:
