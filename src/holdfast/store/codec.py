@@ -204,17 +204,17 @@ def unpack_text(data: bytes) -> str:
 
 def _unpack_bytes(data: bytes) -> bytes:
     kind = data[:1]
-    raw = data[1:]
-    if kind == _COMPRESSED:
-        raw = zlib.decompress(raw)
-    elif kind == _CHECKED:
-        checksum = raw[:_SUM]
-        raw = raw[_SUM:]
-        if zlib.crc32(raw).to_bytes(_SUM) != checksum:
+    if kind == _CHECKED:
+        start = 1 + _SUM
+        raw = data[start:]
+        if zlib.crc32(raw).to_bytes(_SUM) != data[1:start]:
             raise ValueError("the checksum does not match")
-    elif kind != _PLAIN:
-        raise ValueError("not text that Holdfast wrote")
-    return raw
+        return raw
+    if kind == _COMPRESSED:
+        return zlib.decompress(data[1:])
+    if kind == _PLAIN:
+        return data[1:]
+    raise ValueError("not text that Holdfast wrote")
 
 
 def pack_json(data: object) -> bytes:
