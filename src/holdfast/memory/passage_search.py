@@ -94,7 +94,7 @@ _SURE: Final = 1.0
 _SMALL_CAP: Final = 700
 """With a lower cap than this, a block is small in any case."""
 _MAX_ANSWERED: Final = 3
-"""The short replies to how many of them are quoted, the newest ones."""
+"""The short replies to how many of them are quoted: those with most of the question, and of these the newest."""
 _MAX_QUESTION_CHARS: Final = 300
 """The maximum characters of a passage that only asks."""
 _MAX_NEW_SHARE: Final = 0.34
@@ -327,8 +327,15 @@ def _lower_questions(candidates: Candidates, texts: Mapping[int, PassageText]) -
 def _leave_out_question(
     candidates: Candidates, texts: Mapping[int, PassageText], weights: Mapping[str, float], *, question: str
 ) -> Candidates:
-    """Return the candidates without those of these texts that only ask the question."""
-    asked = [place for place, passage in texts.items() if only_asks(passage.text, weights, question=question)]
+    """Return the candidates without those of these texts that only ask the question.
+
+    The same question about another thing lacks a rare word of it.
+    """
+    asked: list[int] = []
+    for place, passage in texts.items():
+        if candidates.share[place] >= _MOST and only_asks(passage.text, weights, question=question):
+            asked.append(place)
+    asked.sort(key=lambda place: float(candidates.share[place]))  # of those with the same share, the newest come last
     answers: dict[int, None] = {}  # each once, in order
     for place in asked[-_MAX_ANSWERED:]:
         if texts[place].text.rstrip().endswith(_QUESTION_MARKS):  # the reply to an order answers nothing
