@@ -209,26 +209,21 @@ def _read_corrections(row: MessageRow, marks: Marks, *, known: Sequence[FactRow]
     "The event bus will be RabbitMQ instead of NATS" is explicit only next to the decision for NATS. Orders are left
     out: most are about one piece of work.
     """
-    corrections: list[str] = []
+    drafts: list[Draft] = []
     for sentence in list_own_sentences(_read_own_words(row, marks)):
-        if is_correction(sentence) and is_statement(sentence) and not signals.asks(sentence):
-            corrections.append(sentence)
-    if not corrections:  # most messages have none, and finding the facts that hold takes longer
+        is_stated = is_statement(sentence) and not signals.asks(sentence)
+        if is_correction(sentence) and is_stated and not is_secret(sentence):
+            drafts.append(_prove(Draft(type="decision", content=sentence), row))
+    if not drafts:  # most messages have none, and finding the facts that hold takes longer
         return []
     decisions = [fact for fact in facts.current(known) if fact.type == "decision"]
-    drafts: list[Draft] = []
-    for sentence in corrections:
-        draft = _prove(Draft(type="decision", content=sentence), row)
-        if not is_secret(sentence) and _corrects_any(replace(draft, time=draft.time or now), decisions):
-            drafts.append(draft)
-    return drafts
-
-
-def _corrects_any(draft: Draft, known: Sequence[FactRow]) -> bool:
-    """Return whether a sentence says that one of the facts before it no longer holds."""
-    new = facts.make_row(draft, scope=Scope(session=""))
-    near = FactIndex(known, wanted=[new]).find_near(new)
-    return any(draft.is_newer(fact) and find_corrections(fact, [new]) for fact in near)
+    stated = [facts.make_row(replace(draft, time=draft.time or now), scope=row.scope) for draft in drafts]
+    index = FactIndex(decisions, wanted=stated)
+    corrections: list[Draft] = []
+    for draft, new in zip(drafts, stated, strict=True):
+        if any(draft.is_newer(fact) and find_corrections(fact, [new]) for fact in index.find_near(new)):
+            corrections.append(draft)
+    return corrections
 
 
 def _prove(draft: Draft, row: MessageRow) -> Draft:
