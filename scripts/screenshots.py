@@ -110,7 +110,7 @@ SCREENS = {
     "turn": "session?session=tidepay-ledger&turn=173",
     "why": "why?session=tidepay-ledger&message=140",
     "memory": "memory",
-    "ask": "ask?q=At+how+many+seconds+of+ledger+lag+does+the+alert+fire%3F&b=recall.neighbours%3D0",
+    "ask": "ask?q=At+how+many+seconds+of+ledger+lag+does+the+alert+fire%3F&b=recall.hard_cap_tokens%3D500",
     "trends": "trends",
     "whatif": "whatif?session=tidepay-ledger&limit=16000&model=claude-sonnet-4-5&go=1",
     "health": "health",
