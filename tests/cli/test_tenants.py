@@ -57,6 +57,13 @@ def test_a_tenant_without_rows_is_named(call: Call) -> None:
         assert "the tenant 没有 has nothing in this memory; --tenant names another: acme, local" in done.stderr
 
 
+def test_a_question_without_an_answer_names_the_other_tenants(call: Call) -> None:
+    """The answer may be there: programs choose a tenant, commands read `local`."""
+    done = call("recall", "Which invoice prefix has Norway?")
+    assert "Nothing recalled: " in done.stderr
+    assert "Only tenant local was searched; --tenant names another: acme." in done.stderr
+
+
 def test_a_tenant_is_read(call: Call, tmp_path: Path) -> None:
     """Every command that reads finds rows of the named tenant only, and says whose they are."""
     acme = ("--tenant", "acme")

@@ -111,9 +111,17 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
         echo()
 
 
+def _list_tenants(memory: Memory) -> list[str]:
+    return sorted({scope.tenant for scope in memory.store.scopes()})
+
+
+def _list_other_tenants(memory: Memory, *, tenant: str) -> list[str]:
+    return [name for name in _list_tenants(memory) if name != tenant]
+
+
 def _explain_nothing(memory: Memory, *, tenant: str) -> str:
     """Return why nothing can be found, whatever the question is; empty if there is no such reason."""
-    tenants = sorted({scope.tenant for scope in memory.store.scopes()})
+    tenants = _list_tenants(memory)
     if not tenants:
         return EMPTY
     if tenant not in tenants:
@@ -190,6 +198,7 @@ def recall(
         rows = memory.get([hit.message for hit in result.hits], scope=scope, across=across)
         titles = {one: make_title(memory.store, one) for one in {row.scope for row in rows}}
         why = "" if result.block else _explain_nothing(memory, tenant=scope.tenant)
+        others = _list_other_tenants(memory, tenant=scope.tenant)
     if as_json:
         owner = {row.id: owner_of(row.scope) | {"title": titles[row.scope]} for row in rows}
         hits = [asdict(hit) | owner[hit.message] for hit in result.hits]
@@ -198,7 +207,10 @@ def recall(
     elif why:
         echo(f"Nothing recalled: {why}", err=True)
     elif not result.block:
-        echo(f"Nothing recalled: {result.reason}.", err=True)
+        advice = ""
+        if others:
+            advice = f" Only tenant {scope.tenant} was searched; --tenant names another: {', '.join(others)}."
+        echo(f"Nothing recalled: {result.reason}.{advice}", err=True)
     elif block:
         echo(result.block, verbatim=True)
     else:
