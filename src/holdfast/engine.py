@@ -477,6 +477,11 @@ class Engine:
         if self._worker is not None:
             self._worker.notify()
 
+    def _notify_end(self) -> None:
+        """Wake the background thread because a session has ended: the next one may begin at once and need its facts."""
+        self._swept_at = None
+        self._notify()
+
     def _queue_compaction(self, session: Session, coming: int) -> None:
         """Queue a session to be compacted in the background."""
         self._due[session] = coming

@@ -290,7 +290,8 @@ class TestLearning:
         memory = Memory.open(folder / "memory", settings=settings, clock=clock)
         engine = Engine(memory, model=depot_model(name="summaries"), reader=model, is_for_hosts=True)
         reader_of = engine._find_resources("").learner.reader
-        return engine, HostHooks(memory, find_reader=lambda _: reader_of, notify=engine._notify)
+        hooks = HostHooks(memory, find_reader=lambda _: reader_of, notify=engine._notify, notify_end=engine._notify_end)
+        return engine, hooks
 
     def test_a_session_that_ends_is_read(self, tmp_path: Path) -> None:
         """By the model that the user chose for hosts, and by it alone."""
@@ -309,6 +310,20 @@ class TestLearning:
         engine.work()
         assert [fact.content for fact in session.facts()][1:] == ["Depot south closes at 18:15"]
         assert count_extractions(model) == 2
+        engine.close()
+
+    def test_a_session_that_ends_is_read_at_once(self, tmp_path: Path) -> None:
+        """Though idle sessions were looked for a moment ago: the next session may begin at once."""
+        host = Host(tmp_path)
+        engine, hooks = self.open(tmp_path, None, lambda: 1_800_000_000_000)
+        host.write("user", "Remember that the north depot closes at 17:45.")
+        hooks.handle(host.payload("Stop"))
+        while engine._work_in_background():
+            pass
+        hooks.handle(host.payload("SessionEnd"))
+        while engine._work_in_background():
+            pass
+        assert [fact.content for fact in engine.session("s1", project="/srv/shop").facts()]
         engine.close()
 
     def test_without_consent_no_model_sees_it(self, tmp_path: Path) -> None:

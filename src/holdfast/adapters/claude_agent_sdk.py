@@ -69,6 +69,7 @@ class HoldfastHooks(dict["HookEvent", "list[HookMatcher]"]):
             opened._memory,
             find_reader=lambda project: opened._find_resources(project).learner.reader,
             notify=opened._notify,
+            notify_end=opened._notify_end,
         )
         callback = cast("HookCallback", self._answer)
         for event in EVENTS:

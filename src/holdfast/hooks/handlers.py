@@ -115,6 +115,7 @@ class HostHooks:
         find_reader: Returns under which name the messages of a project are queued for the extraction of facts; by
             default that of hosts if the settings name a model for them.
         notify: Called when there is something new in it.
+        notify_end: Called when a session has ended.
         wait: Waits this many seconds for a host that has not written its transcript yet.
     """
 
@@ -125,12 +126,14 @@ class HostHooks:
         choose: Callable[[str], Memory] | None = None,
         find_reader: Callable[[str], str] | None = None,
         notify: Callable[[], None] = lambda: None,
+        notify_end: Callable[[], None] = lambda: None,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self._memory = memory
         self._choose = choose
         self._find_reader = find_reader
         self._notify = notify
+        self._notify_end = notify_end
         self._wait = wait
         self._hosts: LruCache[Scope, _Host] = LruCache(MAX_HOSTS)
         self._lock = Lock()
@@ -250,7 +253,7 @@ class HostHooks:
         """Archive the transcript of the host, and let the rest of the session be read for facts."""
         self.end_turn(payload, host)
         self._mark(host, has_ended=True)
-        self._notify()
+        self._notify_end()
         return {}
 
     def _mark(self, host: _Host, *, has_ended: bool = False) -> None:

@@ -326,6 +326,7 @@ class Rpc:
             choose=lambda project: engine._find_resources(project).memory,
             find_reader=lambda project: engine._find_resources(project).learner.reader,
             notify=engine._notify,
+            notify_end=engine._notify_end,
         )
 
     def call(self, method: str, params: Mapping[str, Any]) -> Any:
