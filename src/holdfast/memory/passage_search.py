@@ -30,7 +30,7 @@ from holdfast.memory.query import (
     weigh_subject,
     weigh_terms,
 )
-from holdfast.search.arrays import Ints
+from holdfast.search.arrays import Bools, Ints
 from holdfast.search.candidates import Candidates
 from holdfast.search.dates import find_dates
 from holdfast.search.fuse import MAX_RANKED, Parts, Ranking, Signals, rank, relative, top
@@ -292,7 +292,7 @@ def find_passages(
 
 
 def _read_likely_questions(store: Store, query: RecallQuery, candidates: Candidates) -> dict[int, PassageText]:
-    """Read short passages of persons that match well, or have most of the question: they may be questions themselves.
+    """Read short passages of persons that have most of the question, or match well: they may be questions themselves.
 
     One of them is the question, which is archived before it is asked.
     """
@@ -302,24 +302,34 @@ def _read_likely_questions(store: Store, query: RecallQuery, candidates: Candida
     match = relative(candidates.keyword) + candidates.together
     if candidates.cosine is not None:
         match = match + relative(candidates.cosine)
-    best = top(match * is_short, _MAX_LOWERED)
+    best = top(match * _may_be_lowered(candidates), _MAX_LOWERED)
     places = sorted({*has_most[-_MAX_COPIES:].tolist(), *best.tolist()})
     if not places:
         return {}
     return _read_passages(store, query, candidates, places)
 
 
+def _may_be_lowered(candidates: Candidates) -> Bools:
+    """Return which passages are short, of a person, and said to the model.
+
+    What one person asks another says what they talked about.
+    """
+    places = np.arange(len(candidates))
+    followers = candidates.follow(places, candidates.following)
+    is_to_model = (followers < 0) | ~candidates.human[followers]
+    may_be: Bools = candidates.human & (candidates.sizes <= _MAX_LOWERED_CHARS) & is_to_model
+    return may_be
+
+
 def _lower_questions(candidates: Candidates, texts: Mapping[int, PassageText]) -> Candidates:
     """Lower the signals of those of these texts in which a person only asks the model something.
 
-    Short questions match well, because they have few other words, but they answer nothing. What one person asks another
-    stays as it is: it says what they talked about.
+    Short questions match well, because they have few other words, but they answer nothing.
     """
+    may_be_lowered = _may_be_lowered(candidates)
     asking: list[int] = []
     for place, passage in texts.items():
-        follower = int(candidates.following[place])
-        is_to_model = follower < 0 or not candidates.human[follower]
-        if is_to_model and len(passage.text) <= _MAX_LOWERED_CHARS and not without_questions(passage.text).strip():
+        if may_be_lowered[place] and not without_questions(passage.text).strip():
             asking.append(place)
     return candidates.lower(np.array(asking, np.int64), factor=_QUESTION_FACTOR)
 
