@@ -115,8 +115,15 @@ def _list_tenants(memory: Memory) -> list[str]:
     return sorted({scope.tenant for scope in memory.store.scopes()})
 
 
-def _list_other_tenants(memory: Memory, *, tenant: str) -> list[str]:
-    return [name for name in _list_tenants(memory) if name != tenant]
+def _explain_nothing_recalled(memory: Memory, *, tenant: str, reason: str) -> str:
+    """Return why nothing was recalled, and which tenants were not searched: programs may have chosen one of them."""
+    why = _explain_nothing(memory, tenant=tenant)
+    if why:
+        return why
+    others = [name for name in _list_tenants(memory) if name != tenant]
+    if others:
+        return f"{reason}. Only tenant {tenant} was searched; --tenant names another: {', '.join(others)}."
+    return f"{reason}."
 
 
 def _explain_nothing(memory: Memory, *, tenant: str) -> str:
@@ -197,8 +204,9 @@ def recall(
         _print_missing(memory)
         rows = memory.get([hit.message for hit in result.hits], scope=scope, across=across)
         titles = {one: make_title(memory.store, one) for one in {row.scope for row in rows}}
-        why = "" if result.block else _explain_nothing(memory, tenant=scope.tenant)
-        others = _list_other_tenants(memory, tenant=scope.tenant)
+        why = ""
+        if not result.block:
+            why = _explain_nothing_recalled(memory, tenant=scope.tenant, reason=result.reason)
     if as_json:
         owner = {row.id: owner_of(row.scope) | {"title": titles[row.scope]} for row in rows}
         hits = [asdict(hit) | owner[hit.message] for hit in result.hits]
@@ -206,11 +214,6 @@ def recall(
         emit_json(asdict(result) | {"hits": hits, "facts": facts})
     elif why:
         echo(f"Nothing recalled: {why}", err=True)
-    elif not result.block:
-        advice = ""
-        if others:
-            advice = f" Only tenant {scope.tenant} was searched; --tenant names another: {', '.join(others)}."
-        echo(f"Nothing recalled: {result.reason}.{advice}", err=True)
     elif block:
         echo(result.block, verbatim=True)
     else:

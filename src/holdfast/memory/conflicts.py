@@ -99,18 +99,22 @@ def _read_claims(left: FactRow, right: FactRow) -> tuple[Claim, Claim] | None:
     return ours, theirs
 
 
-def find_corrections(fact: FactRow, others: Iterable[FactRow]) -> list[FactRow]:
-    """Find the later ones of some facts that say that something changed, and are probably about what a fact states.
+@lru_cache(maxsize=MAX_CACHED)
+def _is_correction(content: str) -> bool:
+    return is_correction(content)
 
-    They have enough words in common with it. It is not certain that they replace it.
+
+def may_be_replaced(fact: FactRow, later: FactRow) -> bool:
+    """Return whether a later fact says that something changed, and is probably about what a fact states.
+
+    It has enough words in common with it. It is not certain that it replaces it.
     """
+    is_later = later.time > fact.time and set(fact.evidence).isdisjoint(later.evidence)
+    if not is_later or not _is_correction(later.content):  # most are not, and the rest takes longer
+        return False
+    # How rare the words are is not known here, so all count the same.
     earlier = Earlier.read(Statement.read(fact.content), Rarity.of({}), asked=())
-    found: list[FactRow] = []
-    for other in others:
-        is_later = other.time > fact.time and set(fact.evidence).isdisjoint(other.evidence)
-        if is_later and is_correction(other.content) and earlier.is_superseded(Later.read(other.content)):
-            found.append(other)
-    return found
+    return earlier.is_superseded(Later.read(later.content))
 
 
 def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
@@ -167,6 +171,10 @@ class FactIndex:
     def find_possible_rivals(self, fact: FactRow, shown: Iterable[FactRow]) -> list[FactRow]:
         """Find the facts among `shown` that may contradict one fact."""
         return [row for row in shown if self._differ(row, fact) and may_be_contradictory(row, fact)]
+
+    def find_corrections(self, fact: FactRow) -> list[FactRow]:
+        """Find the later facts that probably replace one fact."""
+        return [row for row in self.find_near(fact) if self._differ(row, fact) and may_be_replaced(fact, row)]
 
     def _differ(self, left: FactRow, right: FactRow) -> bool:
         return frozenset((left.id, right.id)) not in self._settled

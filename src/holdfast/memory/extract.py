@@ -21,7 +21,7 @@ from holdfast.errors import ModelBudgetError, ModelError, ModelOverflowError
 from holdfast.memory import facts
 from holdfast.memory.archive import extract_text, is_noise, unwrap, weigh_letters
 from holdfast.memory.block import NO_MARKS, Marks, strip_message
-from holdfast.memory.conflicts import FactIndex, find_corrections, find_replaced
+from holdfast.memory.conflicts import FactIndex, find_replaced, may_be_replaced
 from holdfast.memory.facts import Decision, Draft, list_own_sentences, normalise_slot, read_text, resolve
 from holdfast.messages import Message, Role, Text
 from holdfast.models.base import Model, Prompt
@@ -173,9 +173,10 @@ def _read_by_rule(
     """Read the messages one after the other, since a message may correct what one before it has stated."""
     decisions: list[Decision] = []
     for message in messages:
-        drafts = read_explicit([message], marks)
-        decisions += _resolve_all(drafts, rows, scope=scope, now=now)
-        corrections = _read_corrections(message, marks, known=rows, now=now)
+        text = _read_own_words(message, marks)
+        explicit = _read_stated(text, message)
+        decisions += _resolve_all(explicit, rows, scope=scope, now=now)
+        corrections = _read_corrections(text, message, known=rows, now=now)
         decisions += _resolve_all(corrections, rows, scope=scope, now=now)
     return decisions
 
@@ -197,20 +198,23 @@ def read_explicit(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> li
     """Read what users state explicitly, in order: memories, decisions, corrections, settings and tasks."""
     drafts: list[Draft] = []
     for row in messages:
-        for draft in read_text(_read_own_words(row, marks)):
-            if not is_secret(draft.content):
-                drafts.append(_prove(draft, row))
+        drafts += _read_stated(_read_own_words(row, marks), row)
     return drafts
 
 
-def _read_corrections(row: MessageRow, marks: Marks, *, known: Sequence[FactRow], now: int) -> list[Draft]:
+def _read_stated(text: str, row: MessageRow) -> list[Draft]:
+    """Read what the text of a message states explicitly."""
+    return [_prove(draft, row) for draft in read_text(text) if not is_secret(draft.content)]
+
+
+def _read_corrections(text: str, row: MessageRow, *, known: Sequence[FactRow], now: int) -> list[Draft]:
     """Read the sentences of a user that say that a known decision or preference no longer holds.
 
     "The event bus will be RabbitMQ instead of NATS" is explicit only next to the decision for NATS. Orders are left
     out: most are about one piece of work.
     """
     drafts: list[Draft] = []
-    for sentence in list_own_sentences(_read_own_words(row, marks)):
+    for sentence in list_own_sentences(text):
         is_stated = is_statement(sentence) and not signals.asks(sentence)
         if is_correction(sentence) and is_stated and not is_secret(sentence):
             drafts.append(_prove(Draft(type="decision", content=sentence), row))
@@ -221,7 +225,7 @@ def _read_corrections(row: MessageRow, marks: Marks, *, known: Sequence[FactRow]
     index = FactIndex(decisions, wanted=stated)
     corrections: list[Draft] = []
     for draft, new in zip(drafts, stated, strict=True):
-        if any(draft.is_newer(fact) and find_corrections(fact, [new]) for fact in index.find_near(new)):
+        if any(draft.is_newer(fact) and may_be_replaced(fact, new) for fact in index.find_near(new)):
             corrections.append(draft)
     return corrections
 

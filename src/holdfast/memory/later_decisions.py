@@ -36,14 +36,14 @@ _ROUNDING: Final = 1e-9
 """Sums of the same weights in another order differ by less."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class UserStatement:
     """A statement of a person, the archived message that has it, and the project that it was made in."""
 
     text: str
     message: int
     time: int
-    project: str = ""
+    project: str
 
     @cached_property
     def statement(self) -> Statement:
@@ -68,7 +68,10 @@ def read_user_statements(
         for row in select_newest([row for row in rows if row.message.role == "user" and not row.excluded]):
             for sentence in signals.sentences(unwrap(row.message.text)):
                 if is_statement(sentence) and not is_noise(sentence):
-                    statements.append(UserStatement(sentence, row.id, row.message.timestamp or 0, own.project))
+                    statement = UserStatement(
+                        text=sentence, message=row.id, time=row.message.timestamp or 0, project=own.project
+                    )
+                    statements.append(statement)
     # Of one message, the sentences stay in their order.
     return sorted(statements, key=lambda statement: (statement.time, statement.message))
 

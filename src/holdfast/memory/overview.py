@@ -268,7 +268,7 @@ def choose_facts(
             notes[row.id] = note
     corrected: set[str] = set()
     for row in shown:
-        if conflicts.find_corrections(row, shown):
+        if index.find_corrections(row):
             corrected.add(row.id)
             for message in row.evidence:
                 outdated.setdefault(message, []).append(row.quote)

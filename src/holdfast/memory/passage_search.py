@@ -73,7 +73,8 @@ _RELATED_SHARE: Final = 0.5
 _ALL: Final = 0.99
 """A passage with more than this share of a question has all words of it."""
 _MOST: Final = 0.8
-"""A passage of a person with at least this share of a question may be an earlier copy of it."""
+"""A passage of a person with at least this share of a question may be an earlier copy of it. The same question about
+another table has less (`python -m benchmarks recover`)."""
 _MAX_COPIES: Final = 50
 """How many such passages are read, the newest ones."""
 _MAX_LOWERED: Final = 40
@@ -81,8 +82,8 @@ _MAX_LOWERED: Final = 40
 _MAX_LOWERED_CHARS: Final = 80
 """The maximum characters of such a passage. A longer question says something too: "… with a cat that sheds a lot?".
 
-With 160, `python -m benchmarks recall longmemeval-pool` finds .872 of the evidence instead of .881, and `longmemeval-s`
-.930 instead of .938."""
+With 160, `python -m benchmarks recall longmemeval-pool` finds .872 of the evidence instead of .877, and `longmemeval-s`
+.930 instead of .934."""
 _QUESTION_FACTOR: Final = 0.2
 """How much of its signals it keeps.
 
@@ -92,13 +93,13 @@ _SURE: Final = 1.0
 """The confidence from which a block is large enough for questions too. If they were always lowered, the blocks of
 `python -m benchmarks recall beam` would contain .749 of the evidence instead of .780."""
 _SMALL_CAP: Final = 700
-"""With a lower cap than this, a block is small in any case."""
+"""With a lower cap than this, a block is small in any case, as in `_SMALL_ROOM` of `quoter`. Chosen by hand."""
 _MAX_ANSWERED: Final = 3
 """The short replies to how many of them are quoted: those with most of the question, and of these the newest."""
 _MAX_QUESTION_CHARS: Final = 300
 """The maximum characters of a passage that only asks."""
 _MAX_NEW_SHARE: Final = 0.34
-"""The maximum share of new words in a question that is the same as that of the recall."""
+"""The maximum share of new words in a question that is the same as that of the recall: two of six. Chosen by hand."""
 _FEW_WORDS: Final = 2
 """Up to this many words of a question may be anywhere in a passage. More have to be in one window."""
 _MIN_SUBJECT: Final = 0.6
@@ -261,16 +262,11 @@ def find_passages(
     searched = _search_by_vectors(store, _make_search(query, weights, related=related), last, embedders, deadlines)
     candidates = replace(searched.candidates, times=_order_times(searched.candidates, now=query.now))
     deadlines.end.check()
+    signals = _read_signals(query, weights, candidates, embedder=searched.embedder)
     texts: dict[int, PassageText] = {}
     if not with_question:
         texts = _read_likely_questions(store, query, candidates)
-        candidates = _leave_out_question(candidates, texts, weights, question=last)
-    signals = _read_signals(query, weights, candidates, embedder=searched.embedder)
-    if query.order.fusion == "recipe" and not with_question and not asks_about_questions(last):
-        # In a large block there is room for both, and a question names the subject of the reply behind it.
-        lowered = replace(signals, candidates=_lower_questions(candidates, texts))
-        if query.cap < _SMALL_CAP or measure_confidence(lowered) < _SURE:
-            signals = lowered
+        signals = _set_questions_apart(query, signals, texts, weights, question=last)
     warnings = list(searched.warnings)
     ranking = _rank(store, query, signals)
     if deadlines.few.is_over:
@@ -289,6 +285,28 @@ def find_passages(
         texts=texts,
         warnings=tuple(warnings),
     )
+
+
+def _set_questions_apart(
+    query: RecallQuery,
+    signals: Signals,
+    texts: Mapping[int, PassageText],
+    weights: Mapping[str, float],
+    *,
+    question: str,
+) -> Signals:
+    """Leave out the question and its copies among these texts, and lower other questions if the block is small.
+
+    In a large block there is room for both, and a question names the subject of the reply behind it.
+    """
+    signals = replace(signals, candidates=_leave_out_question(signals.candidates, texts, weights, question=question))
+    # The other two formulas are those of the original plugins, and a question may be what was asked for.
+    if query.order.fusion != "recipe" or asks_about_questions(question):
+        return signals
+    lowered = replace(signals, candidates=_lower_questions(signals.candidates, texts))
+    if query.cap < _SMALL_CAP or measure_confidence(lowered) < _SURE:
+        return lowered
+    return signals
 
 
 def _read_likely_questions(store: Store, query: RecallQuery, candidates: Candidates) -> dict[int, PassageText]:

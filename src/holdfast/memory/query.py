@@ -239,17 +239,9 @@ def asks_something(text: str) -> bool:
     return compile_once(load("questions")["asks"], re.IGNORECASE | re.VERBOSE).search(unwrap(text)) is not None
 
 
-_QUESTIONS: Final = re.compile(
-    r"\basked\b|\bdid\s+(?:i|we|you)\s+(?:ever\s+)?ask\b|\bquestions?\b|\bgefragt\b|\bFragen?\b|\bpregunt\w*|\bdemandé\w*"
-    r"|问过|问了|问题|問題|問過|質問|聞いた|聞きました|질문|물었|물어봤",
-    re.IGNORECASE,
-)
-"""What was asked before: "my question", "did I ask"; not "whom do I ask"."""
-
-
 def asks_about_questions(text: str) -> bool:
     """Return whether a message may ask what was asked: "Which question did I ask about the cache?"."""
-    return _QUESTIONS.search(text) is not None
+    return compile_once(load("questions")["about_questions"], re.IGNORECASE | re.VERBOSE).search(text) is not None
 
 
 def find_subject(text: str) -> str:

@@ -21,7 +21,6 @@ from holdfast.embed.base import Embedder
 from holdfast.memory import block, facts
 from holdfast.memory.block import UNKEPT, Marks
 from holdfast.memory.block_room import Listed, choose_size, fit_lines, frame_tokens
-from holdfast.memory.conflicts import find_corrections
 from holdfast.memory.deadlines import MAX_OVERTIME, Deadlines
 from holdfast.memory.exclusion import Exclusions, read_exclusions
 from holdfast.memory.facts import FactHit, name_day
@@ -473,14 +472,11 @@ def _note_sessions(query: RecallQuery, *, shown: int) -> str:
 
 
 def _mark_superseded(hits: Sequence[FactHit], newest: Newest, *, quoted: Collection[int]) -> list[FactHit]:
-    """Mark the facts that a quoted passage, one in the window, or another one of these facts replaces."""
+    """Mark the facts that a quoted passage, or one in the window, replaces. Others may replace each other already."""
     marked: list[FactHit] = []
     for hit in hits:
         superseded = newest.judge_fact(hit.fact.id, quoted, text=hit.fact.content)
-        others = [other.fact for other in hits]
-        if superseded == "no" and facts.does_hold(hit.fact) and find_corrections(hit.fact, others):
-            superseded = "wholly"
-        marked.append(replace(hit, superseded=superseded))
+        marked.append(hit if superseded == "no" else replace(hit, superseded=superseded))
     return marked
 
 

@@ -85,7 +85,10 @@ def _find_related(hits: Sequence[FactHit], holding: Sequence[FactRow], query: Re
 def _add_rivals(
     hits: Sequence[FactHit], holding: Sequence[FactRow], *, settled: conflicts.Pairs, limit: int
 ) -> list[FactHit]:
-    """Put the facts that contradict each other next to each other, newest first, and note it on all of them."""
+    """Put the facts that contradict or correct each other next to each other, newest first, and note it on them.
+
+    A correction that the window shows already is repeated: without it, the older fact would stand alone in the block.
+    """
     if not hits:
         return []
     chosen = {hit.fact.id: hit for hit in hits[:limit]}
@@ -95,23 +98,27 @@ def _add_rivals(
     index = conflicts.FactIndex(known.values(), wanted=[hit.fact for hit in chosen.values()], settled=settled)
     ordered: dict[str, FactHit] = {}
     for hit in chosen.values():
-        for row in sorted([hit.fact, *index.find_rivals(hit.fact)], key=lambda row: -row.time):
+        others = [*index.find_rivals(hit.fact), *index.find_corrections(hit.fact)]
+        for row in sorted([hit.fact, *others], key=lambda row: -row.time):
             # A fact that matches by itself keeps its score and its place; a rival gets those of the fact next to it.
             ordered.setdefault(row.id, chosen.get(row.id, FactHit(fact=row, score=hit.score)))
     return _note_rivals(list(ordered.values())[:limit], list(known.values()), settled=settled)
 
 
 def _note_rivals(hits: Sequence[FactHit], holding: Sequence[FactRow], *, settled: conflicts.Pairs) -> list[FactHit]:
-    """Note on each fact that holds now whether others that hold contradict it."""
+    """Note on each fact that holds now whether others that hold contradict it, or one of these facts corrects it."""
     index = conflicts.FactIndex(holding, wanted=[hit.fact for hit in hits], settled=settled)
     shown = [hit.fact for hit in hits if hit.fact.superseded_by is None]
     noted: list[FactHit] = []
     for hit in hits:
         note = ""
+        superseded = hit.superseded
         if facts.does_hold(hit.fact):
             rivals = index.find_rivals(hit.fact)
             possible = index.find_possible_rivals(hit.fact, shown)
             note = conflicts.note_conflict(hit.fact, rivals, possible_rivals=possible)
+            if any(row in shown for row in index.find_corrections(hit.fact)):
+                superseded = "wholly"
         notes = [text for text in (hit.note, note) if text]
-        noted.append(replace(hit, note="; ".join(notes)))
+        noted.append(replace(hit, note="; ".join(notes), superseded=superseded))
     return noted

@@ -100,7 +100,7 @@ def _read_sentence(sentence: str, *, now: int | None) -> SessionQuestion | None:
     subject = _find_subject(sentence)
     if now is not None and (is_about_activity or is_about_decisions or subject or _has("session", sentence)):
         periods = find_periods(sentence, now=now)
-        if is_about_decisions and not periods and _has("last", sentence):
+        if is_about_decisions and not periods and _has("last", sentence):  # "what did we decide last time?"
             return LAST_SESSION
         rest = subject or _find_rest(sentence)
         if not periods and is_about_decisions:
@@ -174,7 +174,7 @@ def _add_periods(store: Store, query: RecallQuery, question: SessionQuestion, de
             more_sessions=more,
             asks_for_decisions=question.is_about_decisions,
             is_listing=not question.subject,
-            periods=_list_bounded(question),
+            periods=_list_fact_periods(question),
         )
     has_others = any(part.span.scope != query.scope for part in parts)
     if not query.across or (question.subject and has_others):  # passages may say something about it
@@ -182,11 +182,11 @@ def _add_periods(store: Store, query: RecallQuery, question: SessionQuestion, de
     if question.periods == (_ALL_TIME,):
         return query
     note = _say_none(store, query, question.periods, has_own=bool(parts))
-    return replace(query, no_sessions=note, is_listing=not question.subject, periods=_list_bounded(question))
+    return replace(query, no_sessions=note, is_listing=not question.subject, periods=_list_fact_periods(question))
 
 
-def _list_bounded(question: SessionQuestion) -> tuple[Range, ...]:
-    """Return the periods of a question for everything in them; none if it names a subject, or asks for all time."""
+def _list_fact_periods(question: SessionQuestion) -> tuple[Range, ...]:
+    """Return the periods from which facts count; none for all of them, if the question names a subject or no time."""
     if question.subject or question.periods == (_ALL_TIME,):
         return ()
     return question.periods
