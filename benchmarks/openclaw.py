@@ -73,8 +73,8 @@ class Fact:
 
 FACTS: Final = ("openclaw", "openclaw-2", "openclaw-3", "openclaw-4", "openclaw-5")
 """The sets of facts. The gate of recall was tuned with the first one in view; the third, the fourth and the fifth also
-ask in other words. Two faults of recall were corrected with the third and the fourth in view (docs/openclaw.md).
-Nothing was corrected with the fifth in view."""
+ask in other words. Two faults of recall were corrected with the third and the fourth in view, and one that a question
+of the fifth in its own words showed (docs/openclaw.md)."""
 
 
 def load_facts(name: str = FACTS[0]) -> list[Fact]:

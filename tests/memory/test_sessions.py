@@ -80,7 +80,7 @@ def test_a_title_is_short(text: str) -> None:
     assert title.endswith("…")
 
 
-CLAUDE_CODE = """This session is being continued from a previous conversation that ran out of context. Summarized:
+CLAUDE_CODE = """This chat is being continued from a previous conversation that ran out of context. Summarized:
 
 Summary:
 1. Primary Request and Intent:
