@@ -72,10 +72,12 @@ def talk(engine: Engine, name: str, *, turns: int) -> None:
                 "content": f"Part {number} is **fine**:\n\n- port 7{number:03d}\n- `ledger_{number}`",
             },
         ]
-        engine.session(name).assemble(history, limit=8_000)
-    engine.session(name).assemble(
+        window = engine.session(name).assemble(history, limit=8_000)
+        assert not window.failures  # a request without memory has no record, and the pages lack it
+    window = engine.session(name).assemble(
         [*history, {"role": "user", "content": "Which port has part 1 of the ledger?"}], limit=8_000
     )
+    assert not window.failures
 
 
 @pytest.fixture(scope="session")

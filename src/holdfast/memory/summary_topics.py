@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_left
 from typing import Final
 
 from holdfast.memory.archive import is_noise
@@ -30,20 +30,34 @@ def find_topic(summary: str) -> str:
     That is the line after the heading for it, or else for the next steps, or else the first whole sentence.
     """
     text = summary[:_MAX_CHARS].strip()
+    sentences = _list_sentences(text)
+    places = [place for place, _ in sentences]
     for words in load("summaries")["headings"].values():
         for heading in compile_once(_HEADING.format(words=words), re.IGNORECASE | re.MULTILINE).finditer(text):
-            line = next(_list_lines(heading["rest"]), "") or next(_list_lines(text[heading.end() :]), "")
-            if line:
-                return line
-    lines = _list_lines(text)
-    if is_part(text):
-        next(lines, "")
-    return next(lines, "")
+            after = bisect_left(places, heading.end())
+            below = [sentence for _, sentence in sentences[after : after + 1]]
+            for sentence in (_read_sentence(heading["rest"]), *below):
+                if sentence:
+                    return sentence
+    first = int(is_part(text))
+    return next((sentence for _, sentence in sentences[first:]), "")
 
 
-def _list_lines(text: str) -> Iterator[str]:
-    """List the lines that are sentences, without the marks of Markdown."""
-    for line in text.splitlines():
-        bare = _BULLET.sub("", line.strip()).replace("**", "").replace("`", "").strip()
-        if not _NO_SENTENCE.search(bare) and not is_noise(bare):
-            yield bare
+def _list_sentences(text: str) -> list[tuple[int, str]]:
+    """List the lines that are sentences, each with its place in the text."""
+    found: list[tuple[int, str]] = []
+    place = 0
+    for line in text.splitlines(keepends=True):
+        sentence = _read_sentence(line)
+        if sentence:
+            found.append((place, sentence))
+        place += len(line)
+    return found
+
+
+def _read_sentence(line: str) -> str:
+    """Return a line without the marks of Markdown; empty if it is no sentence."""
+    bare = _BULLET.sub("", line.strip()).replace("**", "").replace("`", "").strip()
+    if _NO_SENTENCE.search(bare) or is_noise(bare):
+        return ""
+    return bare
