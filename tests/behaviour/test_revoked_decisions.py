@@ -39,6 +39,44 @@ CORRECTED = {
         "How long do we keep logs?",
     ),
     "zh": ("我们决定用Redis做缓存。", "我们改主意了：缓存改用Valkey，不用Redis。", "我们用什么做缓存？"),
+    "undo": (
+        "We decided to use Elasticsearch for the product search.",
+        "Undo that: no Elasticsearch for the product search.",
+        "What do we use for the product search?",
+    ),
+    "off the table": (
+        "Decision: the offsite is in Porto.",
+        "Porto is off the table for the offsite, the flights are too expensive.",
+        "Where is the offsite?",
+    ),
+    "back on": ("We decided to drop the mobile app.", "The mobile app is back on.", "What about the mobile app?"),
+    "kept after all": (
+        "We decided to drop support for Python 3.10.",
+        "Regarding Python 3.10: we're keeping support for it, two big customers are stuck on it.",
+        "Do we support Python 3.10?",
+    ),
+    "too expensive": (
+        "We decided to use Auth0 for the login.",
+        "Auth0 turned out too expensive for the login; Keycloak it is.",
+        "What do we use for the login?",
+    ),
+    "zh, not again": ("我们决定用MySQL存订单数据。", "订单数据别再用MySQL了，用TiDB。", "订单数据存在哪里？"),
+    "zh, not enough": ("决定：日志保留30天。", "日志保留30天不够，保留90天。", "日志保留多久？"),
+    "zh, about a test environment": (
+        "我们决定用腾讯云部署测试环境。",
+        "测试环境不放腾讯云了，迁到阿里云。",
+        "测试环境部署在哪里？",
+    ),
+    "ja": (
+        "社内チャットはSlackを使うことに決めました。",
+        "社内チャットはやっぱりTeamsにします。",
+        "社内チャットは何ですか？",
+    ),
+    "de": (
+        "Wir haben beschlossen, die Handbücher mit Typst zu setzen.",
+        "Die Handbücher setzen wir doch lieber mit LaTeX.",
+        "Womit setzen wir die Handbücher?",
+    ),
 }
 """The same with words that only probably do."""
 UNRELATED = {
@@ -48,6 +86,38 @@ UNRELATED = {
     "a plain statement": "NATS has a client for Go.",
 }
 """What takes no decision back."""
+HOLDING = {
+    "another's": (
+        "We decided to use Elasticsearch for the product search.",
+        "My nephew no longer uses Elasticsearch for his school project.",
+    ),
+    "another's, all words": (
+        "We decided to use Postgres for the job queue.",
+        "My nephew no longer uses Postgres for the job queue of his club.",
+    ),
+    "another thing that ends": (
+        "We decided to keep the old logo.",
+        "The printer no longer prints the old logo properly.",
+    ),
+    "another environment": (
+        "We agreed that the staging database is backed up every 6 hours.",
+        "The production database is backed up every hour now.",
+    ),
+    "another environment, zh": ("我们决定用腾讯云部署测试环境。", "生产环境不用腾讯云了，改用阿里云。"),
+    "somebody's wish": (
+        "We decided to use Auth0 for the login.",
+        "Jonas wanted to replace Auth0 with Keycloak for the login, but we stay with Auth0.",
+    ),
+    "a case that may come": (
+        "We decided to use Terraform for the cloud setup.",
+        "Should we ever replace Terraform for the cloud setup, Pulumi would be my choice.",
+    ),
+    "a reminder": (
+        "We decided to use MongoDB for the catalog.",
+        "Please don't forget that we use MongoDB for the catalog.",
+    ),
+}
+"""A decision, and what sounds as if it took it back."""
 
 
 @pytest.fixture
@@ -109,6 +179,54 @@ def test_a_decision_that_nobody_took_back_is_listed(engine: Engine, text: str) -
     take_back(engine, decision, text)
     assert decision in [fact.content for fact in engine.session("new").facts()]
     assert "outdated" not in begin(engine, "work", "Write the client.")
+
+
+@pytest.mark.parametrize(("decision", "later"), HOLDING.values(), ids=HOLDING)
+def test_a_decision_is_not_lost_to_a_statement_about_something_else(engine: Engine, decision: str, later: str) -> None:
+    """It stays a fact, and neither the overview nor a list of decisions marks it."""
+    take_back(engine, decision, later)
+    assert decision in [fact.content for fact in engine.session("new").facts()]
+    for name, text in (("work", "Write the client."), ("list", "What did we decide?")):
+        sent = begin(engine, name, text)
+        assert "outdated" not in sent
+        assert "(later:" not in sent
+
+
+def test_a_list_of_decisions_has_every_decision_once(engine: Engine) -> None:
+    """In the words that the question lacks too; a decision that a session shows is not repeated as a fact."""
+    state(engine, "first", "Decision: invoices are sent as PDF.", time=NOW)
+    state(engine, "second", "From now on every pull request needs two reviewers.", time=NOW + HOUR)
+    engine.session("third").remember("我们决定用Redis做缓存。")
+    block = engine.session("new").recall("What did we decide so far?").block
+    for decision in ("invoices are sent as PDF.", "every pull request needs two reviewers.", "我们决定用Redis做缓存。"):
+        assert block.count(decision) == 1
+
+
+def test_a_decision_of_another_month_is_marked_by_what_replaced_it_since(tmp_path: Path) -> None:
+    """The correction is shown with it, although it is not from the month of the question."""
+    decision, correction, _ = CORRECTED["undo"]
+    with Engine.open(tmp_path, personal=True, background=False, clock=lambda: NOW) as engine:
+        state(engine, "first", decision, time=NOW - 32 * 24 * HOUR)
+        state(engine, "second", correction, time=NOW - HOUR)
+        block = engine.session("new").recall("What did we decide last month?").block
+    lines = [line for line in block.splitlines() if decision in line]
+    assert lines
+    assert all("outdated" in line or "(later:" in line for line in lines)
+
+
+def test_the_decisions_of_the_last_session_are_no_chatter(engine: Engine) -> None:
+    """Facts of other sessions, and what else was said, are left out."""
+    state(engine, "first", "Decision: invoices are sent as PDF.", time=NOW)
+    session = engine.session("second")
+    texts = ("How many grams are in an ounce?", "Decision: the offsite is in Porto.", "Write a haiku about a printer.")
+    history = [Message(role="user", parts=(Text(text=text),), timestamp=NOW + HOUR) for text in texts]
+    session.assemble(history, limit=8_000)
+    session.learn()
+    engine.work()
+    found = engine.session("new").recall("Which decisions did we make in the last session?")
+    assert "Porto" in found.block
+    assert "PDF" not in found.block
+    assert "haiku" not in found.block
 
 
 def test_the_order_of_reading_does_not_matter(engine: Engine) -> None:

@@ -287,13 +287,13 @@ def put_newest_first(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def _print_recalled(result: Recall, titles: Mapping[int, str], *, query_terms: set[str], limit: int | None) -> None:
-    from holdfast.memory.block import SUPERSEDED, session_lines  # noqa: PLC0415 - only for this
+    from holdfast.memory.block import SUPERSEDED, render_notes, session_lines  # noqa: PLC0415 - only for this
     from holdfast.memory.overview import past_session  # noqa: PLC0415 - only for this
 
     for found in result.facts:
         note = f" ({found.note})" if found.note else ""
         text = printable(found.fact.content + note, one_line=True)
-        mark = click.style(SUPERSEDED[found.superseded], fg="red")
+        mark = click.style(render_notes(SUPERSEDED[found.superseded]), fg="red")
         echo_styled(click.style("fact", fg="green", bold=True) + f"  {text}{mark}", indent=6)
     for line in result.sessions:
         text = printable(session_lines(past_session(line)))
@@ -308,7 +308,7 @@ def _print_recalled(result: Recall, titles: Mapping[int, str], *, query_terms: s
         echo_styled(
             click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(f"  {about}", dim=True), indent=2
         )
-        echo_styled(_excerpt(hit.text, query_terms) + click.style(SUPERSEDED[hit.superseded], fg="red"))
+        echo_styled(_excerpt(hit.text, query_terms) + click.style(render_notes(SUPERSEDED[hit.superseded]), fg="red"))
         echo()
     more = 0 if limit is None else len(result.hits) - limit
     if more > 0:

@@ -109,10 +109,10 @@ Superseded: TypeAlias = Literal["no", "partly", "wholly"]
 """Whether a later statement replaces a quoted one."""
 SUPERSEDED: Final[Mapping[Superseded, str]] = {
     "no": "",
-    "partly": " (may be partly outdated: see the later statement)",
-    "wholly": " (may be outdated: see the later statement)",
+    "partly": "may be partly outdated: see the later statement",
+    "wholly": "may be outdated: see the later statement",
 }
-"""The note after the text of an entry."""
+"""The note after the text of an entry, in brackets."""
 Header: TypeAlias = tuple[Hashable | None, str]
 """A header, and the group of passages of which only the first one needs it; None if every passage needs one."""
 _TAG: Final = tag_pattern(r"recalled-context\w*", "knowledge", "detail", "past-sessions", "project-overview")
@@ -211,7 +211,7 @@ def render(
     entries = ""
     for detail in ordered:
         header = choose_header(headers(detail.role, detail.time, detail.session, style), shown)
-        entries += header + _quote(write_tasks(detail.text)) + SUPERSEDED[detail.superseded]
+        entries += header + _quote(write_tasks(detail.text)) + render_notes(SUPERSEDED[detail.superseded])
     if entries:
         parts.append(f"<detail>\n{entries.lstrip()}\n</detail>")
     if not parts:
@@ -268,10 +268,16 @@ def session_lines(session: PastSession) -> str:
 
 def fact_line(fact: Fact) -> str:
     """Render a fact: `- [decision] Use Stripe`."""
-    note = ""
-    if fact.note:
-        note = f" ({_quote_line(fact.note)})"
-    return f"- [{_name(fact.type)}] {_quote_line(fact.text)}{note}{SUPERSEDED[fact.superseded]}"
+    notes = render_notes(_quote_line(fact.note), SUPERSEDED[fact.superseded])
+    return f"- [{_name(fact.type)}] {_quote_line(fact.text)}{notes}"
+
+
+def render_notes(*notes: str) -> str:
+    """Render the notes after the text of an entry, in brackets; nothing if there are none."""
+    given = [note for note in notes if note]
+    if not given:
+        return ""
+    return f" ({'; '.join(given)})"
 
 
 def _quote_line(text: str) -> str:

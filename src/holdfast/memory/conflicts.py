@@ -20,8 +20,16 @@ from typing import Final, TypeAlias
 
 from holdfast import signals
 from holdfast.memory import facts
-from holdfast.search.contradictions import Claim, contradict, may_contradict, read_claim, replaces
-from holdfast.search.corrections import Earlier, Later, Rarity, Statement, is_correction
+from holdfast.search.contradictions import (
+    Claim,
+    are_contrasted,
+    contradict,
+    ends_another,
+    may_contradict,
+    read_claim,
+    replaces,
+)
+from holdfast.search.corrections import Earlier, Later, Rarity, Statement, has_sign, is_supposed
 from holdfast.store.base import FactRow
 from holdfast.text import terms
 
@@ -100,8 +108,9 @@ def _read_claims(left: FactRow, right: FactRow) -> tuple[Claim, Claim] | None:
 
 
 @lru_cache(maxsize=MAX_CACHED)
-def _is_correction(content: str) -> bool:
-    return is_correction(content)
+def may_take_back(content: str) -> bool:
+    """Return whether a sentence has words that say that something changed, and does not only suppose it."""
+    return has_sign(content) and not is_supposed(content)
 
 
 def may_be_replaced(fact: FactRow, later: FactRow) -> bool:
@@ -110,11 +119,14 @@ def may_be_replaced(fact: FactRow, later: FactRow) -> bool:
     It has enough words in common with it. It is not certain that it replaces it.
     """
     is_later = later.time > fact.time and set(fact.evidence).isdisjoint(later.evidence)
-    if not is_later or not _is_correction(later.content):  # most are not, and the rest takes longer
+    if not is_later or not may_take_back(later.content):  # most do not, and the rest takes longer
+        return False
+    claims = _read_claims(fact, later)
+    if claims is None or are_contrasted(*claims) or ends_another(claims[1], claims[0]):
         return False
     # How rare the words are is not known here, so all count the same.
     earlier = Earlier.read(Statement.read(fact.content), Rarity.of({}), asked=())
-    return earlier.is_superseded(Later.read(later.content))
+    return earlier.is_taken_back(Later.read(later.content))
 
 
 def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
@@ -165,8 +177,9 @@ class FactIndex:
                 self._by_word[word].append(place)
 
     def find_rivals(self, fact: FactRow) -> list[FactRow]:
-        """Find the facts that contradict one fact."""
-        return [row for row in self.find_near(fact) if self._differ(row, fact) and are_contradictory(row, fact)]
+        """Find the facts that contradict one fact, without those that it takes back."""
+        rivals = [row for row in self.find_near(fact) if self._differ(row, fact) and are_contradictory(row, fact)]
+        return [row for row in rivals if not may_be_replaced(row, fact)]
 
     def find_possible_rivals(self, fact: FactRow, shown: Iterable[FactRow]) -> list[FactRow]:
         """Find the facts among `shown` that may contradict one fact."""

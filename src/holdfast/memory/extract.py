@@ -21,12 +21,12 @@ from holdfast.errors import ModelBudgetError, ModelError, ModelOverflowError
 from holdfast.memory import facts
 from holdfast.memory.archive import extract_text, is_noise, unwrap, weigh_letters
 from holdfast.memory.block import NO_MARKS, Marks, strip_message
-from holdfast.memory.conflicts import FactIndex, find_replaced, may_be_replaced
+from holdfast.memory.conflicts import FactIndex, find_replaced, may_be_replaced, may_take_back
 from holdfast.memory.facts import Decision, Draft, list_own_sentences, normalise_slot, read_text, resolve
 from holdfast.messages import Message, Role, Text
 from holdfast.models.base import Model, Prompt
 from holdfast.redaction import redact
-from holdfast.search.corrections import is_correction, is_statement
+from holdfast.search.corrections import is_statement
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope
 from holdfast.text import clip, head, is_unsegmented, repeats_itself, tail, terms
@@ -216,7 +216,7 @@ def _read_corrections(text: str, row: MessageRow, *, known: Sequence[FactRow], n
     drafts: list[Draft] = []
     for sentence in list_own_sentences(text):
         is_stated = is_statement(sentence) and not signals.asks(sentence)
-        if is_correction(sentence) and is_stated and not is_secret(sentence):
+        if may_take_back(sentence) and is_stated and not is_secret(sentence):
             drafts.append(_prove(Draft(type="decision", content=sentence), row))
     if not drafts:  # most messages have none, and finding the facts that hold takes longer
         return []

@@ -20,6 +20,7 @@ from holdfast.memory.conflicts import FactIndex
 from holdfast.memory.exclusion import read_exclusions
 from holdfast.memory.session_lines import SessionLine, select_newest
 from holdfast.memory.sessions import shorten
+from holdfast.search.contradictions import ends_another, read_claim
 from holdfast.search.corrections import Earlier, Later, Rarity, Statement, is_statement
 from holdfast.store.base import Across, FactRow, Scope, Select, Store
 
@@ -105,7 +106,8 @@ class LaterFacts:
                 if words in text or text.rstrip("…") in words:
                     later.append(successor)
         said = FactRow(scope=scope, id="", type="decision", content=text, time=time)
-        later += [row for row in self.holding.find_rivals(said) if row.time > time]
+        others = [*self.holding.find_rivals(said), *self.holding.find_corrections(said)]
+        later += [row for row in others if row.time > time]
         return max(later, key=lambda row: row.time, default=None)
 
 
@@ -164,6 +166,13 @@ def _find_later(text: str, line: SessionLine, index: _Index, later_facts: LaterF
     return stated
 
 
+def _ends_another(later: str, earlier: str) -> bool:
+    """Return whether a sentence says that something ends, and an earlier one is not about it."""
+    ending = read_claim(later)
+    ended = read_claim(earlier)
+    return ending is not None and ended is not None and ends_another(ending, ended)
+
+
 class _Index:
     """Statements by their words. Of thousands of them, only a few share enough words with a sentence to be compared."""
 
@@ -208,7 +217,7 @@ class _Index:
             stated = self._statements[place]
             if stated.project != said.project or stated.statement.is_request:
                 continue
-            if earlier.is_superseded(Later.read(stated.text)):
+            if earlier.is_superseded(Later.read(stated.text)) and not _ends_another(stated.text, said.text):
                 return stated
         return None
 

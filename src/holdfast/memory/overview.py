@@ -260,18 +260,18 @@ def choose_facts(
     tasks.sort(key=lambda row: -row.time)
     chosen = StandingFacts(standing=tuple(holding[:MAX_STANDING]), tasks=tuple(tasks[:MAX_TASKS]))
     notes: dict[str, str] = {}
+    corrected: set[str] = set()
     shown = (*chosen.standing, *chosen.tasks)
     index = conflicts.FactIndex(shown, settled=hidden.pairs)
-    for row in shown:
-        note = conflicts.note_conflict(row, index.find_rivals(row))
-        if note:
-            notes[row.id] = note
-    corrected: set[str] = set()
     for row in shown:
         if index.find_corrections(row):
             corrected.add(row.id)
             for message in row.evidence:
                 outdated.setdefault(message, []).append(row.quote)
+            continue
+        note = conflicts.note_conflict(row, index.find_rivals(row))
+        if note:
+            notes[row.id] = note
     return replace(chosen, notes=notes, corrected=corrected, outdated=outdated)
 
 

@@ -34,15 +34,19 @@ def choose_facts(rows: Sequence[FactRow], query: RecallQuery, *, settled: confli
     newest = ""
     if query.texts:
         newest = query.texts[-1]
-    holding = facts.current(rows)
+    every = facts.current(rows)
+    holding = every
     if query.periods:
-        holding = [row for row in holding if _is_in_period(row, query)]
+        holding = [row for row in every if _is_in_period(row, query)]
+    if query.asks_for_decisions and query.is_listing:
+        listed = [*given.values(), *_list_decisions(holding, query)]
+        return ChosenFacts(hits=_add_rivals(listed, every, settled=settled, limit=query.max_facts))
     past = find_past(newest, now=query.now)
     if past is not None:  # "what was it in May?": facts that held then, whatever holds now
         held = find_held(rows, question, past=past, limit=query.max_facts)
         if query.periods:  # "What did we decide in May?": what was decided before does not count
             held = [hit for hit in held if _is_in_period(hit.fact, query)]
-        noted = _note_rivals(held, holding, settled=settled)
+        noted = _note_rivals(held, every, settled=settled)
         return ChosenFacts(hits=[*given.values(), *noted][: query.max_facts])
     matches = facts.find(holding, question, limit=query.max_facts)
     # The words of the question may be in a fact that was replaced. Then its successor is the answer.
@@ -52,9 +56,23 @@ def choose_facts(rows: Sequence[FactRow], query: RecallQuery, *, settled: confli
     shown = "\n".join(query.shown.blocks)
     unseen = [hit for hit in related if hit.fact.content not in shown]
     return ChosenFacts(
-        hits=_add_rivals([*matches, *unseen], holding, settled=settled, limit=query.max_facts),
+        hits=_add_rivals([*matches, *unseen], every, settled=settled, limit=query.max_facts),
         are_others_shown=len(unseen) < len(related),
     )
+
+
+def _list_decisions(holding: Sequence[FactRow], query: RecallQuery) -> list[FactHit]:
+    """List the decisions that no session of the query shows, newest first.
+
+    The question has no words to find them by: "What did we decide last month?"
+    """
+    shown = list(query.shown.blocks)
+    for line in query.sessions:
+        shown += [line.title, line.outcome, *line.keys]
+    text = "\n".join(shown)
+    missing = [row for row in holding if row.type == "decision" and row.content not in text]
+    missing.sort(key=lambda row: -row.time)
+    return [FactHit(fact=row, score=1.0) for row in missing]
 
 
 def _is_in_period(row: FactRow, query: RecallQuery) -> bool:
@@ -114,11 +132,12 @@ def _note_rivals(hits: Sequence[FactHit], holding: Sequence[FactRow], *, settled
         note = ""
         superseded = hit.superseded
         if facts.does_hold(hit.fact):
-            rivals = index.find_rivals(hit.fact)
-            possible = index.find_possible_rivals(hit.fact, shown)
-            note = conflicts.note_conflict(hit.fact, rivals, possible_rivals=possible)
             if any(row in shown for row in index.find_corrections(hit.fact)):
                 superseded = "wholly"
+            else:
+                rivals = index.find_rivals(hit.fact)
+                possible = index.find_possible_rivals(hit.fact, shown)
+                note = conflicts.note_conflict(hit.fact, rivals, possible_rivals=possible)
         notes = [text for text in (hit.note, note) if text]
         noted.append(replace(hit, note="; ".join(notes), superseded=superseded))
     return noted

@@ -75,6 +75,8 @@ class SessionQuestion:
 
 LAST_SESSION: Final = SessionQuestion()
 """Asks for the last session, whenever it was."""
+LAST_DECISIONS: Final = SessionQuestion(is_about_decisions=True)
+"""Asks what was decided in it."""
 
 
 def read_question(text: str, *, now: int | None) -> SessionQuestion | None:
@@ -101,7 +103,7 @@ def _read_sentence(sentence: str, *, now: int | None) -> SessionQuestion | None:
     if now is not None and (is_about_activity or is_about_decisions or subject or _has("session", sentence)):
         periods = find_periods(sentence, now=now)
         if is_about_decisions and not periods and _has("last", sentence):  # "what did we decide last time?"
-            return LAST_SESSION
+            return LAST_DECISIONS
         rest = subject or _find_rest(sentence)
         if not periods and is_about_decisions:
             # "What did we decide about Redis?" is better answered by passages.
@@ -127,14 +129,13 @@ def add_sessions(store: Store, query: RecallQuery, deadlines: Deadlines) -> Reca
         return query
     if question.periods:
         return _add_periods(store, query, question, deadlines)
-    if question.subject:
-        lines = _list_about(store, query, question.subject)
-    else:
-        lines = _list_last(store, query)
+    if not question.subject:
+        return _add_last(store, query, question, deadlines)
+    lines = _list_about(store, query, question.subject)
     if not lines:
         return query
     lines.sort(key=lambda line: line.time)
-    return replace(query, sessions=tuple(lines), is_listing=not question.subject)
+    return replace(query, sessions=tuple(lines))
 
 
 class _Part(NamedTuple):
@@ -159,7 +160,8 @@ def _add_periods(store: Store, query: RecallQuery, question: SessionQuestion, de
     parts.sort(key=lambda part: -part.end)
     if question.is_about_decisions:
         listed = _list_decisions(store, query, question, parts, deadline=deadlines.few)
-        lines = _add_later(store, query, question, listed.lines, deadline=deadlines.end)
+        since = min(period[0] for period in question.periods)
+        lines = _add_later(store, query, listed.lines, since=since, deadline=deadlines.end)
     else:
         listed = _list_parts(store, query, question, parts, deadline=deadlines.few)
         lines = list(listed.lines)
@@ -193,7 +195,7 @@ def _list_fact_periods(question: SessionQuestion) -> tuple[Range, ...]:
 
 
 def _add_later(
-    store: Store, query: RecallQuery, question: SessionQuestion, lines: Sequence[SessionLine], *, deadline: Deadline
+    store: Store, query: RecallQuery, lines: Sequence[SessionLine], *, since: int, deadline: Deadline
 ) -> list[SessionLine]:
     """Write after each decision what replaced it: a later statement of a person, or a fact that holds now."""
     if not lines:
@@ -202,7 +204,7 @@ def _add_later(
         store,
         query.scope,
         across=query.across,
-        since=min(period[0] for period in question.periods),
+        since=since,
         listed=[line.scope for line in lines],
         deadline=deadline,
     )
@@ -459,16 +461,27 @@ def _list_about(store: Store, query: RecallQuery, subject: str) -> list[SessionL
     return _describe_all(store, spans, query, rank=rank)
 
 
-def _list_last(store: Store, query: RecallQuery) -> list[SessionLine]:
-    """Describe the last session before the one that asks."""
-    spans = store.read_sessions(query.scope, across=query.across, limit=MAX_SESSIONS)
-    for span in spans:
+def _add_last(store: Store, query: RecallQuery, question: SessionQuestion, deadlines: Deadlines) -> RecallQuery:
+    """Return a query with the last session before the one that asks; facts from other times are left out."""
+    rank = weigh
+    if question.is_about_decisions:
+        rank = weigh_decision
+    for span in store.read_sessions(query.scope, across=query.across, limit=MAX_SESSIONS):
         if span.scope == query.scope:
             continue
-        lines = _describe_all(store, [span], query, rank=weigh)
-        if lines:
-            return lines
-    return []
+        lines = _describe_all(store, [span], query, rank=rank)
+        if not lines:
+            continue
+        if question.is_about_decisions:
+            lines = _add_later(store, query, lines, since=span.first_time, deadline=deadlines.end)
+        return replace(
+            query,
+            sessions=tuple(lines),
+            asks_for_decisions=question.is_about_decisions,
+            is_listing=True,
+            periods=((span.first_time, span.last_time + 1),),
+        )
+    return query
 
 
 def _describe_all(store: Store, spans: Sequence[SessionSpan], query: RecallQuery, *, rank: Rank) -> list[SessionLine]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from itertools import chain
@@ -22,6 +22,7 @@ from typing import Final
 
 from holdfast.patterns import compile_once, load
 from holdfast.search.corrections import has_weak_word, is_correction
+from holdfast.search.opposites import are_opposed, find_opposites, list_terms
 from holdfast.search.related import find_related
 from holdfast.text import is_unsegmented, terms
 
@@ -64,7 +65,8 @@ class Claim:
         is_change: Whether it says that something changed.
         is_weak_change: Whether it says "now" or the like.
         is_ending: Whether it says that something is no longer so.
-        contrasts: The words of each group of opposites in its topic, such as staging and production.
+        ended: The words before that: the printer, in "the printer no longer works".
+        opposites: The words of each group of opposites in its topic, such as staging and production.
     """
 
     topic: tuple[str, ...]
@@ -80,7 +82,8 @@ class Claim:
     is_change: bool = False
     is_weak_change: bool = False
     is_ending: bool = False
-    contrasts: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    ended: frozenset[str] = frozenset()
+    opposites: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=2**14)
@@ -98,6 +101,10 @@ def read_claim(text: str) -> Claim | None:
     topic = _find_topic(bare)
     if not topic:
         return None
+    ending = compile_once(words["ending"], _FLAGS).search(plain)
+    ended: Iterable[str] = ()
+    if ending is not None:
+        ended = _find_topic(plain[: ending.start()])
     claim = Claim(
         topic=topic,
         values=values,
@@ -106,8 +113,9 @@ def read_claim(text: str) -> Claim | None:
         proper=frozenset(chain.from_iterable(map(terms, _PROPER.findall(plain)))),
         is_change=is_correction(plain),
         is_weak_change=has_weak_word(plain),
-        is_ending=compile_once(words["ending"], _FLAGS).search(plain) is not None,
-        contrasts=_find_contrasts(topic),
+        is_ending=ending is not None,
+        ended=frozenset(ended),
+        opposites=find_opposites(topic),
     )
     parts = _match_statement(plain)
     if parts is None:
@@ -138,10 +146,10 @@ def contradict(earlier: Claim, later: Claim) -> bool:
     """Return whether two statements cannot both be up to date, judging by their words."""
     if earlier.is_ending != later.is_ending and _ends(earlier, later):
         return True
-    if _are_contrasted(earlier, later):
+    if are_contrasted(earlier, later):
         return False
     if later.is_change and not earlier.is_change and _changes(earlier, later):
-        return True
+        return not ends_another(later, earlier)
     if _find_kinds(earlier, later):
         return _are_about_same(earlier, later)
     if earlier.values or later.values:  # the values are of other kinds, or the same: they say different things
@@ -149,9 +157,22 @@ def contradict(earlier: Claim, later: Claim) -> bool:
     return _have_other_names(earlier, later) or _have_same_role(earlier, later) or _have_other_places(earlier, later)
 
 
+def ends_another(later: Claim, earlier: Claim) -> bool:
+    """Return whether a statement says that something ends, and an earlier one is not about it.
+
+    "My nephew no longer uses Elasticsearch" does not end "we use Elasticsearch for the search".
+    """
+    return bool(later.ended) and len(_find_own(later.ended, earlier.topic)) == len(later.ended)
+
+
+def are_contrasted(left: Claim, right: Claim) -> bool:
+    """Return whether two statements name different things of one group: staging and production, or gates 3 and 4."""
+    return left.names != right.names or are_opposed(left.opposites, right.opposites)
+
+
 def may_contradict(left: Claim, right: Claim) -> bool:
     """Return whether two statements may be about one property: other values of one kind, and some words in common."""
-    if _are_contrasted(left, right) or not _find_kinds(left, right):
+    if are_contrasted(left, right) or not _find_kinds(left, right):
         return False
     ours = _find_own(left.topic, right.topic)
     theirs = _find_own(right.topic, left.topic)
@@ -201,16 +222,6 @@ def _find_kinds(left: Claim, right: Claim) -> set[str]:
     if any(left.values[kind] & right.values[kind] for kind in kinds):
         return set()
     return set(kinds)
-
-
-def _are_contrasted(left: Claim, right: Claim) -> bool:
-    """Return whether two statements name different things of one group: staging and production, or gates 3 and 4."""
-    if left.names != right.names:
-        return True
-    for group in left.contrasts.keys() & right.contrasts.keys():
-        if left.contrasts[group].isdisjoint(right.contrasts[group]):
-            return True
-    return False
 
 
 def _are_about_same(left: Claim, right: Claim) -> bool:
@@ -280,18 +291,23 @@ def _count_words(found: Iterable[str]) -> float:
 
 
 def _find_own(some: Collection[str], others: Collection[str]) -> set[str]:
-    """Return the terms that only the first ones have: neither these nor related ones are among the others."""
-    left = set(some).difference(others)
-    if not left:
-        return left
-    return left - _find_synonyms(tuple(others))
+    """Return the terms that only the first ones have: neither these nor related ones are among the others.
+
+    A term of the others that the first ones have too stands for nothing else: "Elasticsearch" is not also "search".
+    """
+    own = set(some).difference(others)
+    if not own:
+        return own
+    for term in set(others).difference(some):
+        own -= _find_synonyms(term)
+    return own
 
 
 @lru_cache(maxsize=2**14)
-def _find_synonyms(some: tuple[str, ...]) -> frozenset[str]:
-    """Return the words that count as the same as one of some terms."""
+def _find_synonyms(term: str) -> frozenset[str]:
+    """Return the words that count as the same as a term."""
     same: set[str] = set()
-    for row in find_related(some).values():
+    for row in find_related((term,)).values():
         same.update(word for word, share in row.items() if share >= MIN_RELATED)
     return frozenset(same)
 
@@ -393,35 +409,6 @@ def _units() -> Mapping[str, Mapping[str, float]]:
     return units
 
 
-def _find_contrasts(topic: Iterable[str]) -> dict[int, frozenset[str]]:
-    """Return the words of a topic that are in groups of opposites, by the number of the group."""
-    found: dict[int, frozenset[str]] = {}
-    for number, group in enumerate(_contrasts()):
-        words = group.intersection(topic)
-        if words:
-            found[number] = words
-    return found
-
-
-@cache
-def _contrasts() -> tuple[frozenset[str], ...]:
-    """Return the groups of words that name different things: staging and production, minimum and maximum."""
-    groups: list[frozenset[str]] = []
-    for words in load("contradictions")["contrasts"]:
-        group: set[str] = set()
-        for word in words.split():
-            group.update(_list_terms(word))
-        groups.append(frozenset(group))
-    return tuple(groups)
-
-
-def _list_terms(word: str) -> Iterator[str]:
-    """Return the terms of a word that distinguish it: not single characters of a script without spaces."""
-    for term in terms(word):
-        if len(term) > 1:
-            yield term
-
-
 @cache
 def _property_terms() -> frozenset[str]:
     """Return the terms of the nouns of properties: owner, region, 负责人."""
@@ -429,5 +416,5 @@ def _property_terms() -> frozenset[str]:
     found: set[str] = set()
     for words in nouns.values():
         for word in words.replace("_", " ").split():
-            found.update(_list_terms(word))
+            found.update(list_terms(word))
     return frozenset(found)

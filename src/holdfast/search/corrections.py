@@ -20,6 +20,7 @@ from operator import itemgetter
 from typing import Final
 
 from holdfast.patterns import compile_once, load
+from holdfast.search.opposites import are_opposed, find_opposites
 from holdfast.search.passages import SENTENCE_END
 from holdfast.text import is_unsegmented, terms
 
@@ -41,6 +42,10 @@ another. In a script without spaces a strong word alone is enough: many of its t
 words, which no other statement has."""
 MIN_PLAIN_SHARE: Final = 0.7
 """The same for any other later statement."""
+MIN_TAKEN_BACK_SHARE: Final = 0.5
+"""The share of what a decision is about that a later statement must name to take it back. No question names it."""
+MIN_TAKEN_BACK_SHARE_UNSEGMENTED: Final = 0.4
+"""The same in a script without spaces, in which many terms are pairs of characters of two words."""
 MIN_ANSWER_SHARE: Final = 0.5
 """With a strong word, this share of what an earlier statement says beyond the question is enough."""
 MIN_SHARED: Final = 0.6
@@ -160,6 +165,16 @@ class Statement:
     def is_correction(self) -> bool:
         """Whether it says that something replaces something else."""
         return is_correction(self.text)
+
+    @cached_property
+    def is_supposed(self) -> bool:
+        """Whether it only says what might change, or what somebody else wanted to change."""
+        return is_supposed(self.text)
+
+    @cached_property
+    def opposites(self) -> dict[int, frozenset[str]]:
+        """The terms of it that are in groups of opposites, such as staging and production."""
+        return find_opposites(self.topic)
 
     @cached_property
     def is_medium(self) -> bool:
@@ -378,6 +393,21 @@ class Earlier:
                 before = statement
         return False
 
+    def is_taken_back(self, later: Later) -> bool:
+        """Return whether one of the statements of a later text says that it, a decision, no longer holds."""
+        earlier = self.statement
+        subject = earlier.subject or earlier.topic
+        enough = MIN_TAKEN_BACK_SHARE
+        if is_unsegmented(earlier.text[0]):
+            enough = MIN_TAKEN_BACK_SHARE_UNSEGMENTED
+        for statement in later.statements:
+            if statement.text == earlier.text:  # it is said again
+                return False
+            named = subject & statement.topic
+            if self.rarity.share(named, of=subject) >= enough and self._is_new(statement):
+                return True
+        return False
+
     def _names_subject(self, shared: frozenset[str]) -> bool:
         """Return whether terms say what it is about: "14 days" and "90 days" may be those of two things."""
         subject = self.statement.subject
@@ -412,7 +442,7 @@ class Earlier:
         """
         earlier = self.statement
         near = self._find_near(later, before=before)
-        if not near:
+        if not near or later.is_supposed or are_opposed(earlier.opposites, later.opposites):
             return False
         values = earlier.values - earlier.negated
         # "We deploy on Tuesdays" says again what "on Tuesdays instead of Thursdays" says.
@@ -510,6 +540,11 @@ def is_correction(text: str) -> bool:
 def has_sign(text: str) -> bool:
     """Return whether a text probably corrects something that was said before: "scratch that", "after all"."""
     return is_correction(text) or _has_word("sign", text)
+
+
+def is_supposed(text: str) -> bool:
+    """Return whether a text only says what might change, or what somebody else wanted to change."""
+    return _has_word("supposed", text)
 
 
 def has_weak_sign(text: str) -> bool:
