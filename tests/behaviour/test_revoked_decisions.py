@@ -60,6 +60,26 @@ CORRECTED = {
         "Auth0 turned out too expensive for the login; Keycloak it is.",
         "What do we use for the login?",
     ),
+    "a mistake, in two sentences": (
+        "From now on we store all timestamps in local time with the zone.",
+        "Storing timestamps in local time was a mistake. UTC everywhere, please.",
+        "How do we store timestamps?",
+    ),
+    "what it names is the value": (
+        "Decision: backups are retained for 30 days.",
+        "Compliance says 30 days of backups isn't enough, retention goes up to 90.",
+        "How long are backups retained?",
+    ),
+    "a short sentence": (
+        "We agreed that the newsletter is sent every Wednesday.",
+        "The newsletter is paused until further notice.",
+        "When is the newsletter sent?",
+    ),
+    "zh, stopped": (
+        "我们决定采用微服务架构拆分订单系统。",
+        "订单系统的微服务拆分叫停，先继续用单体。",
+        "订单系统用什么架构？",
+    ),
     "zh, not again": ("我们决定用MySQL存订单数据。", "订单数据别再用MySQL了，用TiDB。", "订单数据存在哪里？"),
     "zh, not enough": ("决定：日志保留30天。", "日志保留30天不够，保留90天。", "日志保留多久？"),
     "zh, about a test environment": (
@@ -112,6 +132,23 @@ HOLDING = {
         "We decided to use Terraform for the cloud setup.",
         "Should we ever replace Terraform for the cloud setup, Pulumi would be my choice.",
     ),
+    "carried out": (
+        "We decided to use Playwright for the end-to-end tests.",
+        "The Selenium code is gone at last, all end-to-end tests run on Playwright instead of Selenium now.",
+    ),
+    "at home": (
+        "We decided to use Terraform for the infrastructure.",
+        "For the infrastructure of my homelab I dropped Terraform in favour of Ansible.",
+    ),
+    "work on it": (
+        "We agreed that the SDK gets a changelog.",
+        "I've listed the cancelled features in the changelog of the SDK.",
+    ),
+    "no change, zh": ("我们决定用 Figma 出设计稿。", "确认过了，设计稿继续用 Figma，不换。"),
+    "another environment, ja": (
+        "本番のデータベースはMySQLにすることに決めました。",
+        "開発環境のデータベースはSQLiteに変更しました。",
+    ),
     "a reminder": (
         "We decided to use MongoDB for the catalog.",
         "Please don't forget that we use MongoDB for the catalog.",
@@ -143,7 +180,7 @@ def take_back(engine: Engine, decision: str, correction: str) -> None:
 
 def begin(engine: Engine, name: str, text: str) -> str:
     """Return what the first request of a new session says."""
-    window = engine.session(name).assemble([{"role": "user", "content": text}], limit=8_000)
+    window = engine.session(name).assemble([{"role": "user", "content": text}], limit=16_000)
     return "\n".join(message.text for message in window.messages)
 
 
@@ -227,6 +264,13 @@ def test_the_decisions_of_the_last_session_are_no_chatter(engine: Engine) -> Non
     assert "Porto" in found.block
     assert "PDF" not in found.block
     assert "haiku" not in found.block
+
+
+def test_a_session_that_only_asked_is_not_in_the_overview(engine: Engine) -> None:
+    """Its title would be a question about other sessions."""
+    state(engine, "first", "Decision: invoices are sent as PDF.", time=NOW)
+    begin(engine, "asking", "What did we decide?")
+    assert "What did we decide?" not in begin(engine, "work", "Write the client.")
 
 
 def test_the_order_of_reading_does_not_matter(engine: Engine) -> None:

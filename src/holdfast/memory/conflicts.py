@@ -22,14 +22,14 @@ from holdfast import signals
 from holdfast.memory import facts
 from holdfast.search.contradictions import (
     Claim,
-    are_contrasted,
+    are_about_others,
     contradict,
     ends_another,
     may_contradict,
     read_claim,
     replaces,
 )
-from holdfast.search.corrections import Earlier, Later, Rarity, Statement, has_sign, is_supposed
+from holdfast.search.corrections import Earlier, Rarity, Statement, may_take_back
 from holdfast.store.base import FactRow
 from holdfast.text import terms
 
@@ -108,9 +108,8 @@ def _read_claims(left: FactRow, right: FactRow) -> tuple[Claim, Claim] | None:
 
 
 @lru_cache(maxsize=MAX_CACHED)
-def may_take_back(content: str) -> bool:
-    """Return whether a sentence has words that say that something changed, and does not only suppose it."""
-    return has_sign(content) and not is_supposed(content)
+def _may_take_back(content: str) -> bool:
+    return may_take_back(content)
 
 
 def may_be_replaced(fact: FactRow, later: FactRow) -> bool:
@@ -119,14 +118,14 @@ def may_be_replaced(fact: FactRow, later: FactRow) -> bool:
     It has enough words in common with it. It is not certain that it replaces it.
     """
     is_later = later.time > fact.time and set(fact.evidence).isdisjoint(later.evidence)
-    if not is_later or not may_take_back(later.content):  # most do not, and the rest takes longer
+    if not is_later or not _may_take_back(later.content):  # most do not, and the rest takes longer
         return False
     claims = _read_claims(fact, later)
-    if claims is None or are_contrasted(*claims) or ends_another(claims[1], claims[0]):
+    if claims is None or are_about_others(*claims) or ends_another(claims[1], claims[0]):
         return False
     # How rare the words are is not known here, so all count the same.
     earlier = Earlier.read(Statement.read(fact.content), Rarity.of({}), asked=())
-    return earlier.is_taken_back(Later.read(later.content))
+    return earlier.is_taken_back(Statement.read(later.content))
 
 
 def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
@@ -141,6 +140,8 @@ def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
             continue
         earlier = read_claim(row.content)
         if earlier is None or not replaces(later, earlier):
+            continue
+        if Statement.read(fact.content).carries_out(Statement.read(row.content)):
             continue
         if later.is_ending and not later.values:
             endings.append(row)

@@ -21,12 +21,12 @@ from holdfast.errors import ModelBudgetError, ModelError, ModelOverflowError
 from holdfast.memory import facts
 from holdfast.memory.archive import extract_text, is_noise, unwrap, weigh_letters
 from holdfast.memory.block import NO_MARKS, Marks, strip_message
-from holdfast.memory.conflicts import FactIndex, find_replaced, may_be_replaced, may_take_back
+from holdfast.memory.conflicts import FactIndex, find_replaced, may_be_replaced
 from holdfast.memory.facts import Decision, Draft, list_own_sentences, normalise_slot, read_text, resolve
 from holdfast.messages import Message, Role, Text
 from holdfast.models.base import Model, Prompt
 from holdfast.redaction import redact
-from holdfast.search.corrections import is_statement
+from holdfast.search.corrections import MAX_BEFORE_CHARS, is_statement, may_take_back
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope
 from holdfast.text import clip, head, is_unsegmented, repeats_itself, tail, terms
@@ -214,10 +214,13 @@ def _read_corrections(text: str, row: MessageRow, *, known: Sequence[FactRow], n
     out: most are about one piece of work.
     """
     drafts: list[Draft] = []
-    for sentence in list_own_sentences(text):
-        is_stated = is_statement(sentence) and not signals.asks(sentence)
-        if may_take_back(sentence) and is_stated and not is_secret(sentence):
-            drafts.append(_prove(Draft(type="decision", content=sentence), row))
+    sentences = list(list_own_sentences(text))
+    for place, sentence in enumerate(sentences):
+        if not may_take_back(sentence) or not is_statement(sentence) or signals.asks(sentence):
+            continue
+        content = _add_next(sentence, sentences[place + 1 :], text=text)
+        if not is_secret(content):
+            drafts.append(_prove(Draft(type="decision", content=content), row))
     if not drafts:  # most messages have none, and finding the facts that hold takes longer
         return []
     decisions = [fact for fact in facts.current(known) if fact.type == "decision"]
@@ -228,6 +231,21 @@ def _read_corrections(text: str, row: MessageRow, *, known: Sequence[FactRow], n
         if any(draft.is_newer(fact) and may_be_replaced(fact, new) for fact in index.find_near(new)):
             corrections.append(draft)
     return corrections
+
+
+def _add_next(sentence: str, rest: Sequence[str], *, text: str) -> str:
+    """Add to a short sentence the next one, as in "Svelte is out. The dashboard is built with Vue".
+
+    What is out, and what takes its place, is often said in two.
+    """
+    if len(sentence) > MAX_BEFORE_CHARS or not rest or not is_statement(rest[0]):
+        return sentence
+    both = f"{sentence} {rest[0]}"
+    if both in text:
+        return both
+    if sentence + rest[0] in text:  # in a script without spaces
+        return sentence + rest[0]
+    return sentence
 
 
 def _prove(draft: Draft, row: MessageRow) -> Draft:

@@ -166,10 +166,12 @@ def _find_later(text: str, line: SessionLine, index: _Index, later_facts: LaterF
     return stated
 
 
-def _ends_another(later: str, earlier: str) -> bool:
-    """Return whether a sentence says that something ends, and an earlier one is not about it."""
-    ending = read_claim(later)
-    ended = read_claim(earlier)
+def _is_about_another(later: Statement, earlier: Statement) -> bool:
+    """Return whether a sentence ends or changes something else than an earlier one says, or carries that out."""
+    if not later.private <= earlier.terms or later.carries_out(earlier):
+        return True
+    ending = read_claim(later.text)
+    ended = read_claim(earlier.text)
     return ending is not None and ended is not None and ends_another(ending, ended)
 
 
@@ -217,7 +219,8 @@ class _Index:
             stated = self._statements[place]
             if stated.project != said.project or stated.statement.is_request:
                 continue
-            if earlier.is_superseded(Later.read(stated.text)) and not _ends_another(stated.text, said.text):
+            is_superseded = earlier.is_superseded(Later.read(stated.text))
+            if is_superseded and not _is_about_another(stated.statement, said.statement):
                 return stated
         return None
 

@@ -17,6 +17,7 @@ from holdfast.memory import block, conflicts, facts
 from holdfast.memory.block import Marks
 from holdfast.memory.exclusion import read_exclusions
 from holdfast.memory.session_lines import SessionLine, describe, is_done
+from holdfast.memory.session_questions import only_asks
 from holdfast.moments import local
 from holdfast.store.base import Across, FactRow, Scope, Store
 from holdfast.tokens import TokenCounter, count_text
@@ -211,7 +212,7 @@ def list_last_sessions(
         if span.scope == scope and not has_own:
             continue
         line = describe(store, span, outdated=outdated)
-        if line is None:
+        if line is None or only_asks(line, now=span.last_time):
             continue
         yield line
         found += 1

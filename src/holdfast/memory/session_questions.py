@@ -420,7 +420,7 @@ class _Describer:
             max_keys=self.max_keys,
             rank=self.rank,
         )
-        if line is None or _only_asks(line, now=self.query.now):
+        if line is None or only_asks(line, now=self.query.now):
             return None
         if self.wanted and not _names(line, self.wanted):
             return None
@@ -495,7 +495,7 @@ def _describe_all(store: Store, spans: Sequence[SessionSpan], query: RecallQuery
     return lines
 
 
-def _only_asks(line: SessionLine, *, now: int | None) -> bool:
+def only_asks(line: SessionLine, *, now: int | None) -> bool:
     """Return whether a session has nothing but a question about other sessions."""
     return not line.outcome and not line.keys and read_question(line.title, now=now) is not None
 

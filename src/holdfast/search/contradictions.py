@@ -170,6 +170,15 @@ def are_contrasted(left: Claim, right: Claim) -> bool:
     return left.names != right.names or are_opposed(left.opposites, right.opposites)
 
 
+def are_about_others(left: Claim, right: Claim) -> bool:
+    """Return whether both statements name one of a group, and not the same one.
+
+    In a sentence of another form, a number may be a name in one and a value in the other: "two approvals".
+    """
+    have_other_names = bool(left.names) and bool(right.names) and left.names.isdisjoint(right.names)
+    return have_other_names or are_opposed(left.opposites, right.opposites)
+
+
 def may_contradict(left: Claim, right: Claim) -> bool:
     """Return whether two statements may be about one property: other values of one kind, and some words in common."""
     if are_contrasted(left, right) or not _find_kinds(left, right):

@@ -12,7 +12,7 @@ facts, without a question, and either of two facts may be the later one.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import chain, filterfalse
@@ -44,8 +44,12 @@ MIN_PLAIN_SHARE: Final = 0.7
 """The same for any other later statement."""
 MIN_TAKEN_BACK_SHARE: Final = 0.5
 """The share of what a decision is about that a later statement must name to take it back. No question names it."""
-MIN_TAKEN_BACK_SHARE_UNSEGMENTED: Final = 0.4
+MIN_TAKEN_BACK_SHARE_UNSEGMENTED: Final = 0.3
 """The same in a script without spaces, in which many terms are pairs of characters of two words."""
+MIN_TAKEN_BACK_TERMS: Final = 2
+"""How many terms and values of a decision a later statement must name to take it back. A short one may name one."""
+MAX_SHORT_TERMS: Final = 5
+"""The maximum terms of a short statement: "The newsletter is paused until further notice"."""
 MIN_ANSWER_SHARE: Final = 0.5
 """With a strong word, this share of what an earlier statement says beyond the question is enough."""
 MIN_SHARED: Final = 0.6
@@ -192,11 +196,22 @@ class Statement:
         if not _NEGATION_HINT.search(self.text):
             return frozenset()
         found: set[str] = set()
-        for match in compile_once(load("corrections")["words"]["negated"], _FLAGS).finditer(self.text):
+        for match in _find_all("negated", self.text):
             name = match["name"] or match["gone"] or match["other"]
             found.update(_NUMBER.findall(name))
             found.update(filter(_is_telling, terms(name)))
         return frozenset(found)
+
+    @cached_property
+    def private(self) -> frozenset[str]:
+        """The terms of what it says is the speaker's own: "my nephew", "my homelab"."""
+        names = [match["name"] for match in _find_all("private", self.text)]
+        return frozenset(terms(" ".join(names)))
+
+    def carries_out(self, decision: Statement) -> bool:
+        """Return whether it does what was decided, in the place of something else: "on Playwright, not on Selenium"."""
+        is_whole = bool(decision.subject) and decision.subject <= self.terms and self.values <= decision.values
+        return is_whole and bool(self.negated) and self.negated.isdisjoint(decision.terms)
 
     @cached_property
     def values(self) -> frozenset[str]:
@@ -393,20 +408,19 @@ class Earlier:
                 before = statement
         return False
 
-    def is_taken_back(self, later: Later) -> bool:
-        """Return whether one of the statements of a later text says that it, a decision, no longer holds."""
+    def is_taken_back(self, later: Statement) -> bool:
+        """Return whether a statement that says that something changed is about this one, a decision."""
         earlier = self.statement
         subject = earlier.subject or earlier.topic
         enough = MIN_TAKEN_BACK_SHARE
         if is_unsegmented(earlier.text[0]):
             enough = MIN_TAKEN_BACK_SHARE_UNSEGMENTED
-        for statement in later.statements:
-            if statement.text == earlier.text:  # it is said again
-                return False
-            named = subject & statement.topic
-            if self.rarity.share(named, of=subject) >= enough and self._is_new(statement):
-                return True
-        return False
+        if self.rarity.share(subject & later.topic, of=subject) < enough or not self._is_new(later):
+            return False
+        shared = [*(earlier.topic & later.topic), *(earlier.values & later.values)]
+        if len(shared) < MIN_TAKEN_BACK_TERMS and len(later.topic) > MAX_SHORT_TERMS:
+            return False
+        return later.private <= earlier.terms and not later.carries_out(earlier)
 
     def _names_subject(self, shared: frozenset[str]) -> bool:
         """Return whether terms say what it is about: "14 days" and "90 days" may be those of two things."""
@@ -542,6 +556,11 @@ def has_sign(text: str) -> bool:
     return is_correction(text) or _has_word("sign", text)
 
 
+def may_take_back(text: str) -> bool:
+    """Return whether a text has words that say that a decision no longer holds, and does not only suppose it."""
+    return (has_sign(text) or _has_word("takes_back", text)) and not is_supposed(text)
+
+
 def is_supposed(text: str) -> bool:
     """Return whether a text only says what might change, or what somebody else wanted to change."""
     return _has_word("supposed", text)
@@ -577,6 +596,11 @@ def has_weak_word(text: str) -> bool:
 def _has_word(kind: str, text: str) -> bool:
     """Return whether a text matches a pattern of `corrections.toml`, by the name that it has there."""
     return compile_once(load("corrections")["words"][kind], _FLAGS).search(text) is not None
+
+
+def _find_all(kind: str, text: str) -> Iterator[re.Match[str]]:
+    """Find all matches of such a pattern."""
+    return compile_once(load("corrections")["words"][kind], _FLAGS).finditer(text)
 
 
 def _find_other_numbers(later: Statement, earlier: Statement) -> list[str]:
