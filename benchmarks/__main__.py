@@ -457,6 +457,17 @@ def conflicts(*, as_json: bool) -> None:
 
 
 @bench.command()
+@as_json
+def decisions(*, as_json: bool) -> None:
+    """How many decisions that were taken back stand alone, and how many that hold are marked or lost."""
+    from benchmarks.decisions import count_pairs, measure  # noqa: PLC0415 - as above
+
+    with Progress(count_pairs()) as progress:
+        found = measure(progress=progress.advance)
+    show(found, found["systems"], first="decisions", as_json=as_json)
+
+
+@bench.command()
 @click.option("--messages", type=click.IntRange(min=20), default=300, show_default=True, help="Messages around them.")
 @click.option("--seed", type=int, default=1, show_default=True)
 @as_json

@@ -3,7 +3,7 @@
 One set of patterns, `patterns/signals.toml`, serves the digest of a compaction, the capture of memories and the
 extraction of facts without a model. English and Chinese; Japanese and Korean in their most common forms. `has_signal`
 is broad: it finds the words anywhere. `classify_sentence` is narrow: the sentence has to begin with an explicit form
-and must state it as true.
+and must state it as true, or to say that something was settled.
 """
 
 from __future__ import annotations
@@ -91,7 +91,18 @@ def classify_sentence(sentence: str) -> Statement | None:
         return None if is_question(sentence) else "remember"
     if sentence.endswith(_BREAKS_OFF) or len(sentence) > MAX_CHARS or len(sentence.split()) > _MAX_WORDS:
         return None
-    return next((kind for kind in get_args(Statement) if _compile("statements", kind).match(sentence)), None)
+    kinds: tuple[Statement, ...] = get_args(Statement)
+    for kind in kinds:
+        if _compile("statements", kind).match(sentence):
+            return kind
+    return "decision" if _is_settled(sentence) else None
+
+
+def _is_settled(sentence: str) -> bool:
+    """Return whether a sentence says that something was settled: "the board has voted on it", 说好了."""
+    if not _compile("statements", "settled", re.VERBOSE).search(sentence):
+        return False
+    return not is_question(sentence) and not _compile("forms", "not_settled", re.VERBOSE).search(sentence)
 
 
 def is_stated(sentence: str) -> bool:

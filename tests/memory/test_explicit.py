@@ -40,6 +40,21 @@ def only(text: str) -> Draft:
         "我们决定后端改用 Go。",
         "團隊決定把訂單存放在 MySQL。",
         "From now on, answer in French and be brief.",
+        "It was decided that refunds take at most ten days.",
+        "We chose Stripe as the only payment provider.",
+        "The committee has resolved that nobody keeps chickens on a plot.",
+        "We're going with Hetzner for the staging cluster.",
+        "Invoices go out with 30 days net, no exceptions.",
+        "Every pull request must have two approvals.",
+        "Our rule for the flat: guests stay three nights at most.",
+        "No more Friday deploys, we all signed off on that.",
+        "Marta and I decided that the tests run every evening.",
+        "Nobody deploys on Fridays from now on.",
+        "团队约定每天早上九点半开站会。",
+        "服务器监控我们选了 Prometheus。",
+        "店里的规矩定下来了：满三十元起送。",
+        "うちの店は火曜日を定休日にすることにしました。",
+        "リリースは毎週水曜に行うとチームで合意しました。",
         "请记住客户总是晚付款。",
         "决定：用 PostgreSQL。",
         "从现在起，所有提交都要有测试。",
@@ -129,6 +144,26 @@ def test_only_words_of_the_user_are_remembered() -> None:
     """Not those of the assistant or of a tool."""
     for role in ("assistant", "tool"):
         assert read_explicit([make_row(1, "Remember that Anna is on leave.", role=role)]) == []
+
+
+@each(
+    "text",
+    [
+        "We have not agreed on the number of retries, nothing is settled on that.",
+        "If the board has voted on it, we can begin.",
+        "Is it final that we use Hetzner?",
+        "It's official.",
+        "No exceptions.",
+        "That's what we agreed on for the summary, no exceptions there.",
+        "I hope that everyone signed off on this.",
+        "监控方案还没定下来。",
+        "会议时间定下来了吗？",
+        "リリース日はまだ決めていません、いつ決めましたか。",
+    ],
+)
+def test_what_is_not_settled_or_not_named_is_no_decision(text: str) -> None:
+    """The words of a decision are there, but it is open, asked or somewhere else."""
+    assert read_explicit([make_row(1, text)]) == []
 
 
 @each(

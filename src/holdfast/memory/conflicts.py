@@ -29,7 +29,7 @@ from holdfast.search.contradictions import (
     read_claim,
     replaces,
 )
-from holdfast.search.corrections import Earlier, Rarity, Statement, may_take_back
+from holdfast.search.corrections import Statement, may_take_back
 from holdfast.store.base import FactRow
 from holdfast.text import terms
 
@@ -123,9 +123,7 @@ def may_be_replaced(fact: FactRow, later: FactRow) -> bool:
     claims = _read_claims(fact, later)
     if claims is None or are_about_others(*claims) or ends_another(claims[1], claims[0]):
         return False
-    # How rare the words are is not known here, so all count the same.
-    earlier = Earlier.read(Statement.read(fact.content), Rarity.of({}), asked=())
-    return earlier.is_taken_back(Statement.read(later.content))
+    return Statement.read(later.content).takes_back(Statement.read(fact.content))
 
 
 def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:

@@ -208,6 +208,20 @@ class Statement:
         names = [match["name"] for match in _find_all("private", self.text)]
         return frozenset(terms(" ".join(names)))
 
+    def takes_back(self, decision: Statement) -> bool:
+        """Return whether it is about an earlier decision. It has words that take something back: `may_take_back`."""
+        subject = decision.subject or decision.topic
+        enough = MIN_TAKEN_BACK_SHARE
+        if is_unsegmented(decision.text[0]):
+            enough = MIN_TAKEN_BACK_SHARE_UNSEGMENTED
+        if len(subject & self.topic) < enough * len(subject):
+            return False
+        shared = [*(decision.topic & self.topic), *(decision.values & self.values)]
+        if len(shared) < MIN_TAKEN_BACK_TERMS and len(self.topic) > MAX_SHORT_TERMS:
+            return False
+        is_new = bool(self.terms - decision.terms) or bool(_find_other_numbers(self, decision))
+        return is_new and self.private <= decision.terms and not self.carries_out(decision)
+
     def carries_out(self, decision: Statement) -> bool:
         """Return whether it does what was decided, in the place of something else: "on Playwright, not on Selenium"."""
         is_whole = bool(decision.subject) and decision.subject <= self.terms and self.values <= decision.values
@@ -407,20 +421,6 @@ class Earlier:
             if len(statement.text) <= MAX_BEFORE_CHARS:
                 before = statement
         return False
-
-    def is_taken_back(self, later: Statement) -> bool:
-        """Return whether a statement that says that something changed is about this one, a decision."""
-        earlier = self.statement
-        subject = earlier.subject or earlier.topic
-        enough = MIN_TAKEN_BACK_SHARE
-        if is_unsegmented(earlier.text[0]):
-            enough = MIN_TAKEN_BACK_SHARE_UNSEGMENTED
-        if self.rarity.share(subject & later.topic, of=subject) < enough or not self._is_new(later):
-            return False
-        shared = [*(earlier.topic & later.topic), *(earlier.values & later.values)]
-        if len(shared) < MIN_TAKEN_BACK_TERMS and len(later.topic) > MAX_SHORT_TERMS:
-            return False
-        return later.private <= earlier.terms and not later.carries_out(earlier)
 
     def _names_subject(self, shared: frozenset[str]) -> bool:
         """Return whether terms say what it is about: "14 days" and "90 days" may be those of two things."""
