@@ -465,6 +465,9 @@ def decisions(*, as_json: bool) -> None:
     with Progress(count_pairs()) as progress:
         found = measure(progress=progress.advance)
     show(found, found["systems"], first="decisions", as_json=as_json)
+    if not as_json:
+        echo("")
+        print_table(found["sentences"], first="sentences")
 
 
 @bench.command()

@@ -10,6 +10,10 @@ A decision is "alone" in a text that neither marks it nor quotes the later sente
 People who had not seen the rules wrote the sheets. What takes a decision back was then changed for all but the last
 one, and how a decision is recognised for all of them. A list of the decisions as they were stated marks nothing, so
 the number of pairs is the baseline of those that were taken back.
+
+The two sheets of `data/decision_sentences.json` have messages that state a decision or a rule, and messages that only
+sound like it. How many of them are learned as decisions is counted. The sheets were written by people who had not seen
+the forms of decisions; afterwards forms were added for both.
 """
 
 from __future__ import annotations
@@ -22,10 +26,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from holdfast import Engine
+from holdfast.memory.facts import read_text
 from holdfast.messages import Message, Text
 from holdfast.settings import Embedding, Settings
 
-__all__ = ["SHEETS", "Pair", "View", "Views", "count_pairs", "judge", "load_pairs", "measure"]
+__all__ = ["SHEETS", "Pair", "View", "Views", "count_pairs", "judge", "load_pairs", "measure", "measure_sentences"]
 
 MARKS: Final = ("outdated", "(later:", "contradicts", "until 20")
 """One of these behind a decision says that it may not hold."""
@@ -36,6 +41,7 @@ NOW: Final = 1_790_000_000_000
 _DAY: Final = 86_400_000
 _MINUTE: Final = 60_000
 _DATA: Final = Path(__file__).with_name("data") / "decisions.json"
+_SENTENCES: Final = Path(__file__).with_name("data") / "decision_sentences.json"
 SHEETS: Final[tuple[str, ...]] = tuple(json.loads(_DATA.read_text("utf-8")))
 _SMALL_TALK: Final = ("How many grams are in an ounce?", "The coffee machine leaks again.", "今天一上午都在下雨。")
 
@@ -99,7 +105,18 @@ def measure(*, progress: Callable[[int, str], None] = lambda *_: None) -> dict[s
                     wrong.append(pair.later)
                 progress(1, kind)
             rows[f"{kind.replace('_', ' ')}, sheet {sheet}"] = _count(seen)
-    return {"systems": rows, "wrong": wrong}
+    return {"systems": rows, "wrong": wrong, "sentences": measure_sentences()}
+
+
+def measure_sentences() -> dict[str, dict[str, int]]:
+    """Count the messages that are learned as decisions, of those that state one and of others."""
+    rows: dict[str, dict[str, int]] = {}
+    sheets: dict[str, dict[str, list[str]]] = json.loads(_SENTENCES.read_text("utf-8"))
+    for sheet, kinds in sheets.items():
+        for kind, messages in kinds.items():
+            learned = [text for text in messages if any(draft.type == "decision" for draft in read_text(text))]
+            rows[f"{kind}, sheet {sheet}"] = {"messages": len(messages), "learned": len(learned)}
+    return rows
 
 
 def _is_wrong(views: Views, kind: Kind) -> bool:

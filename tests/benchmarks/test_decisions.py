@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from benchmarks.decisions import SHEETS, Kind, Pair, count_pairs, judge, load_pairs, measure
+from benchmarks.decisions import SHEETS, Kind, Pair, count_pairs, judge, load_pairs, measure, measure_sentences
 
 PAIR = Pair(decision="We decided on Redis.", later="Redis is out.", question="Which cache do we use?")
 
@@ -35,6 +35,14 @@ def test_no_pair_is_in_the_sheets_twice() -> None:
 def test_a_decision_is_alone_without_a_mark_and_without_the_later_sentence(text: str, view: str) -> None:
     """A reader who is told neither takes it for what holds."""
     assert judge(PAIR, text) == view
+
+
+def test_decisions_are_learned_and_what_only_sounds_like_one_is_not() -> None:
+    """Two sheets of 60 decisions and 60 other messages."""
+    counts = {name: row["learned"] for name, row in measure_sentences().items()}
+    assert counts["decisions, sheet 1"] >= 45
+    assert counts["decisions, sheet 2"] >= 40
+    assert counts["others, sheet 1"] + counts["others, sheet 2"] <= 1
 
 
 @pytest.mark.nightly
