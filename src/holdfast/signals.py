@@ -100,6 +100,8 @@ def classify_sentence(sentence: str) -> Statement | None:
 
 def _is_settled(sentence: str) -> bool:
     """Return whether a sentence says that something was settled: "the board has voted on it", 说好了."""
+    if not _compile("forms", "settled_hint", re.VERBOSE).search(sentence):
+        return False
     if not _compile("statements", "settled", re.VERBOSE).search(sentence):
         return False
     return not is_question(sentence) and not _compile("forms", "not_settled", re.VERBOSE).search(sentence)
