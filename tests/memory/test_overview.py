@@ -113,6 +113,16 @@ class TestSessions:
             (line,) = lines(memory)
         assert line.endswith("→ We decided to use SQS for the images.")
 
+    @pytest.mark.parametrize(
+        "open_", ["If the team agreed, we could drop Windows.", "We have not agreed on a region yet."]
+    )
+    def test_what_is_open_is_no_outcome(self, tmp_path: Path, open_: str) -> None:
+        """It has a word of deciding, and decides nothing."""
+        with opened(tmp_path) as memory:
+            hold(memory, "a", user("Set up the repo for billing."), reply("Created the repo."), user(open_))
+            (line,) = lines(memory)
+        assert line.endswith("→ Created the repo.")
+
     @pytest.mark.parametrize("title", ["", "Basics of the project"])
     def test_what_the_user_says_in_one_message_is_no_outcome_of_its_beginning(self, tmp_path: Path, title: str) -> None:
         """The line begins with a sentence that says something, and no arrow, unless the host gave a title."""

@@ -262,6 +262,7 @@ class TestAnswers:
         """Nobody decided anything in these sessions, so they are left out."""
         hold(memory, "decided", user("We decided to use NATS for events."), days=2)
         open_questions = ["We have not decided yet which mail provider to use.", "我们还没决定用哪个数据库。"]
+        open_questions.append("If the team agreed, we could drop Windows.")
         for number, sentence in enumerate(open_questions):
             hold(memory, f"open {number}", user(sentence), days=2)
         block = memory.recall(("What did we decide so far?",), scope=HERE).block

@@ -227,9 +227,16 @@ def _list_sentences(row: MessageRow) -> list[str]:
     for sentence in signals.sentences(unwrap(row.message.text)):
         if is_noise(sentence) or _matches("around", sentence) or weigh_letters(sentence) < _MIN_SENTENCE:
             continue
-        if role == "assistant" or signals.has_signal(sentence, "decision", "choice", "correction", "remember"):
-            found.append(_unmark(sentence))
+        if role == "user" and not _decides(sentence):
+            continue
+        found.append(_unmark(sentence))
     return found
+
+
+def _decides(sentence: str) -> bool:
+    """Return whether a sentence has words of deciding, and does not say that something is open."""
+    has_words = signals.has_signal(sentence, "decision", "choice", "correction", "remember")
+    return has_words and not _matches("undecided", sentence)
 
 
 def _matches(name: str, text: str) -> bool:
