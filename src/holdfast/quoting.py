@@ -93,6 +93,8 @@ def fold_character(character: str) -> str:
 
 def remove_controls(text: str) -> str:
     """Remove control characters, except tabs; whatever ends a line becomes a line feed."""
+    if text.isprintable():  # as most lines are
+        return text
     return _CONTROLS.sub("", _LINE_ENDS.sub("\n", text))
 
 

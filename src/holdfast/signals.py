@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Final, Literal, TypeAlias, get_args
 
 from holdfast.patterns import compile_once, load
@@ -74,6 +75,7 @@ def asks(text: str) -> bool:
     return False
 
 
+@cache
 def _compile(table: str, name: str, flags: int = 0) -> re.Pattern[str]:
     return compile_once(load("signals")[table][name], flags | re.IGNORECASE)
 

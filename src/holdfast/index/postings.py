@@ -142,7 +142,12 @@ class Postings(msgspec.Struct, frozen=True):
     def join(cls, earlier: Sequence[Postings], later: Sequence[Postings]) -> list[Postings]:
         """Join the postings of each term with those in later passages: all terms together, as in `of`."""
         joined = list(earlier)
-        grown = [number for number, postings in enumerate(later) if len(postings.windows)]
+        grown: list[int] = []
+        for number, postings in enumerate(later):
+            if not len(earlier[number].windows):
+                joined[number] = postings
+            elif len(postings.windows):
+                grown.append(number)
         if not grown:
             return joined
         parts: list[Postings] = []

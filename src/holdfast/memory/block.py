@@ -322,8 +322,12 @@ def _name(role: str) -> str:
     return _quote("".join(characters))
 
 
+@lru_cache(maxsize=2048)
 def _quote(text: str) -> str:
-    """Quote a text: no tag of the block, no line that begins like an entry, no control characters."""
+    """Quote a text: no tag of the block, no line that begins like an entry, no control characters.
+
+    The recalls of a conversation quote many of the same texts.
+    """
     # Stored text must not close the block or add an entry to it. It is folded before it is searched, because many
     # characters look like a bracket to a reader.
     text = escape_tags(text, _TAG)

@@ -172,7 +172,9 @@ def find_newest(
     found.read(again.places)
     best = found.ranking.order[:_MAX_RANKED_LATER].tolist()
     rarity = Rarity.of({**candidates.rarity, **again.rarity})
-    later = _LaterTexts.read(found, [*texts, *again.places, *best], is_open=is_open, rarity=rarity)
+    fact_statements = {hit.fact.id: Statement.read(hit.fact.content) for hit in facts}
+    compared = [*chain.from_iterable(statements.values()), *fact_statements.values(), *instructed]
+    later = _LaterTexts.read(found, [*texts, *again.places, *best], compared, is_open=is_open, rarity=rarity)
 
     # What replaces each of them: later passages, facts of the block, and successors of facts.
     replaced: list[Statement] = []
@@ -195,7 +197,7 @@ def find_newest(
     for hit in facts:
         if not hit.fact.time:
             continue
-        statement = Statement.read(hit.fact.content)
+        statement = fact_statements[hit.fact.id]
         of_facts[hit.fact.id] = later.find(statement, after=(hit.fact.time, sys.maxsize))
         if of_facts[hit.fact.id]:
             replaced.append(statement)
@@ -350,7 +352,7 @@ def _find_answer_terms(statements: Iterable[Statement], *, asked: Collection[str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LaterTexts:
-    """The texts, by place, among which later statements are looked for, and the places of each of their terms."""
+    """The texts, by place, among which later statements are looked for, and the places of the terms of statements."""
 
     found: Found
     texts: Mapping[int, Later]
@@ -358,13 +360,23 @@ class _LaterTexts:
     rarity: Rarity
 
     @classmethod
-    def read(cls, found: Found, places: Iterable[int], *, is_open: Bools, rarity: Rarity) -> _LaterTexts:
+    def read(
+        cls,
+        found: Found,
+        places: Iterable[int],
+        statements: Iterable[Statement],
+        *,
+        is_open: Bools,
+        rarity: Rarity,
+    ) -> _LaterTexts:
+        """Read the texts at some places. `statements` are those that will be looked for."""
+        topics: frozenset[str] = frozenset().union(*[statement.topic for statement in statements])
         texts: dict[int, Later] = {}
         by_term: dict[str, list[int]] = {}
         for place in places:
             if place in found.texts and is_open[place] and place not in texts:
                 texts[place] = Later.read(found.texts[place].text)
-                for term in texts[place].terms:
+                for term in texts[place].terms & topics:
                     by_term.setdefault(term, []).append(place)
         return cls(found=found, texts=texts, places=by_term, rarity=rarity)
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
@@ -347,9 +347,15 @@ def _lower_questions(candidates: Candidates, texts: Mapping[int, PassageText]) -
     may_be_lowered = _may_be_lowered(candidates)
     asking: list[int] = []
     for place, passage in texts.items():
-        if may_be_lowered[place] and not without_questions(passage.text).strip():
+        if may_be_lowered[place] and _has_only_questions(passage.text):
             asking.append(place)
     return candidates.lower(np.array(asking, np.int64), factor=_QUESTION_FACTOR)
+
+
+@lru_cache(maxsize=4096)
+def _has_only_questions(text: str) -> bool:
+    """Return whether a short text consists of questions. The same passages are read in many recalls."""
+    return not without_questions(text).strip()
 
 
 def _leave_out_question(
@@ -388,11 +394,17 @@ def only_asks(text: str, weights: Mapping[str, float], *, question: str = "") ->
         return True
     if len(text) > _MAX_QUESTION_CHARS or not text.rstrip().endswith(_QUESTION_MARKS):
         return False
-    if not all(sentence.endswith(_QUESTION_MARKS) for sentence in sentences(text)):
+    if not _has_only_question_marks(text):
         return False
     own = set(terms(text))
     new = [term for term in own if term not in weights]
     return len(new) <= _MAX_NEW_SHARE * len(own)
+
+
+@lru_cache(maxsize=2048)
+def _has_only_question_marks(text: str) -> bool:
+    """Return whether all sentences of a short text end with a question mark."""
+    return all(sentence.endswith(_QUESTION_MARKS) for sentence in sentences(text))
 
 
 def _rank_by_words(found: Found) -> Found:

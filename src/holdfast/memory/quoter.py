@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Final
 
@@ -156,7 +157,7 @@ class Quoter:
             self._read,
             room=room,
             weights=self._weights,
-            measure=measure_text,
+            measure=_measure,
             known=known,
             after=after,
             limit=limit,
@@ -232,6 +233,12 @@ class Quoter:
             room=room,
             min_room=min_room,
         )
+
+
+@lru_cache(maxsize=4096)
+def _measure(text: str) -> float:
+    """Count the tokens of a quote. The recalls of a conversation have many of the same."""
+    return measure_text(text)
 
 
 def _order_by_worth(found: Found) -> tuple[Ints, Floats]:

@@ -1,8 +1,8 @@
 """Recall: the facts and passages for a question, as one block under a hard cap.
 
-Local and bounded: no model is called, but an embedder may be remote. `_recall` reads from top to bottom: the facts
-(`recall_facts`), the passages (`passage_search`), how much room there is (`block_room`), quotes (`quoter`), later
-statements about them (`newest`), and the block (`block`).
+Local and bounded: no model is called, but an embedder may be remote. `_search` and `_make_block` read from top to
+bottom: the facts (`recall_facts`), the passages (`passage_search`), how much room there is (`block_room`), quotes
+(`quoter`), later statements about them (`newest`), and the block (`block`).
 """
 
 from __future__ import annotations
@@ -219,6 +219,25 @@ class _Request:
     has_passages: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Searched:
+    """What was found for the texts of a query, before any of it is quoted.
+
+    Attributes:
+        query: The query.
+        chosen: The facts that match.
+        listed: The facts and sessions that fit into the block.
+        found: The passages; None if there was nothing to search for.
+        confidence: How sure it is that memory matches the question.
+    """
+
+    query: RecallQuery
+    chosen: ChosenFacts
+    listed: Listed
+    found: Found | None = None
+    confidence: float = 0.0
+
+
 def _recall_with_context(
     store: Store, query: RecallQuery, *, marks: Marks, embedders: Sequence[Embedder], deadlines: Deadlines
 ) -> Recall:
@@ -245,36 +264,46 @@ def _recall_with_context(
         facts=[row for row in rows if row.id not in hidden.facts],
         has_passages=has_passages,
     )
-    alone = _recall(request, replace(query, texts=query.texts[-1:]))
-    if len(query.texts) <= 1 or alone.confidence >= _SURE_ALONE or alone.sessions or query.is_listing:
-        return alone
-    if deadlines.words_alone.is_over:  # there is no time for a second search
-        return alone
-    # If the user has changed the subject, both together match less than the message alone.
-    together = _recall(request, query)
-    if together.confidence > alone.confidence:
-        return together
-    return alone
+    alone = _search(request, replace(query, texts=query.texts[-1:]))
+    is_enough = alone.confidence >= _SURE_ALONE or alone.listed.sessions or query.is_listing
+    has_time = not deadlines.words_alone.is_over  # for a second search
+    best = alone
+    if len(query.texts) > 1 and not is_enough and has_time:
+        together = _search(request, query)
+        # If the user has changed the subject, both together match less than the message alone.
+        if together.confidence > alone.confidence:
+            best = together
+    return _make_block(request, best)
 
 
-def _recall(request: _Request, query: RecallQuery) -> Recall:
-    """Make the block for the texts of a query, from the question to the text."""
-    deadlines = request.deadlines
-    asks_for_sessions = bool(query.sessions or query.no_sessions)
-
-    # Facts. If none match, and every passage is in the window, there is nothing to search for.
+def _search(request: _Request, query: RecallQuery) -> _Searched:
+    """Find the facts and the passages for the texts of a query."""
     chosen = choose_facts(request.facts, query, settled=request.hidden.pairs)
-    fact_hits = chosen.hits
-    if not request.has_passages and not fact_hits and not asks_for_sessions:
-        if chosen.are_others_shown:
-            return Recall(reason=IN_WINDOW)
-        if query.across:
-            return Recall(reason=ALL_IN_WINDOW)
-        return Recall(reason=ALL_HERE_IN_WINDOW)
-
-    # Passages, and how large a block they are worth.
-    found = find_passages(request.store, add_quotes(query, fact_hits), request.embedders, deadlines)
+    listed = fit_lines(query, chosen.hits)
+    # If no fact matches, and every passage is in the window, there is nothing to search for.
+    if not request.has_passages and not chosen.hits and not _asks_for_sessions(query):
+        return _Searched(query=query, chosen=chosen, listed=listed)
+    found = find_passages(request.store, add_quotes(query, chosen.hits), request.embedders, request.deadlines)
     confidence = measure_confidence(found.signals)
+    return _Searched(query=query, chosen=chosen, listed=listed, found=found, confidence=confidence)
+
+
+def _asks_for_sessions(query: RecallQuery) -> bool:
+    return bool(query.sessions or query.no_sessions)
+
+
+def _make_block(request: _Request, searched: _Searched) -> Recall:
+    """Make the block of what was found, from the passages to the text."""
+    deadlines = request.deadlines
+    query = searched.query
+    chosen = searched.chosen
+    listed = searched.listed
+    found = searched.found
+    if found is None:
+        return Recall(reason=_explain_no_search(chosen, query))
+
+    # How large a block the passages are worth.
+    confidence = searched.confidence
     spread: Found | None = None
     if query.is_broad:
         spread = spread_over_sessions(found)
@@ -286,11 +315,10 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
     # words than those of the question. So corrections are searched for even if no passage matches.
     instructed = find_instructions(query.shown.instructions, found.quote_weights, asked=found.weights)
     may_be_corrected = bool(instructed) or _is_in_window(found)
-    if not size and not fact_hits and not may_be_corrected and not asks_for_sessions:
+    if not size and not chosen.hits and not may_be_corrected and not _asks_for_sessions(query):
         return replace(nothing, reason=_explain_nothing(found, chosen, hidden=request.hidden.messages))
 
     # Quotes, in the room that facts and sessions leave.
-    listed = fit_lines(query, fact_hits)
     quote_room: float = _CORRECTION_TOKENS
     if size:
         quote_room = size - frame_tokens()
@@ -322,6 +350,15 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
         # The search for corrections found none, or the cap is too small for facts and sessions.
         return replace(nothing, reason=_explain_nothing(found, chosen, hidden=request.hidden.messages))
     return _compose(listed, quotes, found, newest, query=query, marks=request.marks, nothing=nothing)
+
+
+def _explain_no_search(chosen: ChosenFacts, query: RecallQuery) -> str:
+    """Return why nothing is recalled if no fact matches, and every passage is in the window."""
+    if chosen.are_others_shown:
+        return IN_WINDOW
+    if query.across:
+        return ALL_IN_WINDOW
+    return ALL_HERE_IN_WINDOW
 
 
 def _name_small_cap(query: RecallQuery) -> str:

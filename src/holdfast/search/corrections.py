@@ -371,6 +371,8 @@ class Earlier:
     """How rare each term of its topic is."""
     topic_weight: float
     """The sum of these weights."""
+    clause_weight: float
+    """The same for the terms of its first clause."""
     needs_subject: bool = True
     """Whether a later statement must name what it is about, and not only a number of the same unit."""
 
@@ -388,6 +390,7 @@ class Earlier:
             rarity=rarity,
             weights=weights,
             topic_weight=sum(weights.values()) or 1.0,
+            clause_weight=sum([weights.get(term, 0.0) for term in statement.clause]) or 1.0,
             needs_subject=needs_subject,
         )
 
@@ -402,8 +405,7 @@ class Earlier:
         clause = self.statement.clause
         if not shared or clause is self.statement.topic:
             return share
-        whole = sum([self.weights.get(term, 0.0) for term in clause]) or 1.0
-        return max(share, sum([self.weights[term] for term in shared & clause]) / whole)
+        return max(share, sum([self.weights[term] for term in shared & clause]) / self.clause_weight)
 
     def is_superseded(self, later: Later) -> bool:
         """Return whether one of the statements of a later text supersedes it.

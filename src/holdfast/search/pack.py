@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -321,8 +322,9 @@ def _is_repeated(text: str, other: str, weights: Container[str] = ()) -> bool:
     return not any(term in weights for term in terms(rest))
 
 
+@lru_cache(maxsize=4096)
 def _plain(text: str) -> str:
-    """Return the words of a text, without case and punctuation."""
+    """Return the words of a text, without case and punctuation. The same texts are compared in many recalls."""
     folded = text.casefold()
     if folded.isascii():
         words = folded.translate(_ASCII_WORDS)

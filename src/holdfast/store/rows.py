@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from holdfast.cache import LruCache
 from holdfast.index.database import Database
 from holdfast.index.query import PassageText
 from holdfast.index.scopes import Scopes, scope_condition
@@ -53,6 +54,8 @@ EXCLUDED: Final = 2
 DIGESTS_PER_STATEMENT: Final = 1000
 MAX_CACHED_FACTS: Final = 2**14
 """Versions of facts that are kept decoded, since every recall reads all of its agent. They never change."""
+MAX_CACHED_CHARS: Final = 1 << 20
+"""For how many characters of messages the decoded text is kept. The recalls of a conversation read many of the same."""
 _ALL: Final = 2**62
 """A limit that no table reaches."""
 
@@ -74,12 +77,14 @@ class TableCache:
         scopes: The scopes by their number.
         index: The search index; None before the first search.
         gaps: The damaged rows that reads have left out, in the order they were met.
+        texts: The texts of messages by their encoded form, so that none of them is ever outdated.
     """
 
     def __init__(self) -> None:
         self.scopes = Scopes()
         self.index: Index | None = None
         self.gaps: dict[Gap, None] = {}
+        self.texts: LruCache[bytes, str] = LruCache(MAX_CACHED_CHARS, weigh=len)
 
     def clear(self) -> None:
         """Drop what may differ from the tables after a failed transaction."""
@@ -376,8 +381,16 @@ def _decode_passages(db: Tables, stored: Sequence[Any]) -> list[PassageText]:
     messages = list({row[2] for row in stored if row[7] is None})
     wanted, values = db.among("id", messages)
     bodies = db.execute(f"SELECT id, scope, body FROM messages WHERE {db.own}{wanted}", values)
+    known = db.cache.texts
+
+    def decode_text(_: Scopes, row: Any) -> tuple[tuple[int, int], str]:
+        number, scope, body = row
+        if body not in known:
+            known[body] = decode_words(body)
+        return (number, scope), known[body]
+
     damaged: list[Any] = []
-    texts = dict(_decode_each(db, "message", bodies, _decode_text, damaged))
+    texts = dict(_decode_each(db, "message", bodies, decode_text, damaged))
     unread = {(number, scope) for number, scope, _ in damaged}
 
     def decode(_: Scopes, row: Any) -> PassageText:
@@ -406,15 +419,11 @@ def _decode_passages(db: Tables, stored: Sequence[Any]) -> list[PassageText]:
     return list(_decode_each(db, "passage", readable, decode))
 
 
+@lru_cache(maxsize=4096)
 def _decode_spans(windows: bytes) -> tuple[tuple[int, int], ...]:
     """Return the start and stop of each window. The third number of each is for the index: how many terms it has."""
     numbers = memoryview(windows).cast("I").tolist()
     return tuple([(start, stop) for start, stop, _ in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)])
-
-
-def _decode_text(_: Scopes, row: Any) -> tuple[tuple[int, int], str]:
-    message, owner, body = row
-    return (message, owner), decode_words(body)
 
 
 def _decode_message(scopes: Scopes, row: Any) -> MessageRow:
