@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from collections import Counter
 from itertools import chain, permutations
 
@@ -278,3 +281,27 @@ def test_a_request_to_look_at_something_states_nothing(text: str) -> None:
 def test_a_rule_is_no_request(text: str) -> None:
     """It may be corrected later."""
     assert not Statement.read(text).is_request
+
+
+MEASURING = """
+from holdfast.search.corrections import Earlier, Rarity, Statement
+
+text = "The importer of the billing service writes invoices to the bucket of the northern region every second Monday"
+statement = Statement.read(text)
+rarity = Rarity.of({term: 1 / (3 + place) for place, term in enumerate(sorted(statement.terms))})
+earlier = Earlier.read(statement, rarity, asked=())
+print(repr(earlier.measure(statement.topic & Statement.read(text[12:70]).topic)), repr(rarity.weigh(statement.terms)))
+"""
+
+
+def test_the_share_of_a_statement_is_the_same_in_every_process() -> None:
+    """A sum of floats depends on its order, and the order of a set differs between processes."""
+    found: set[str] = set()
+    for seed in map(str, range(8)):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run(
+            [sys.executable, "-c", MEASURING], env=environment, check=True, capture_output=True, text=True
+        )
+        found.add(done.stdout)
+    (measured,) = found
+    assert measured

@@ -271,7 +271,7 @@ def _choose_statements(seeds: Mapping[int, str], weights: Mapping[str, float]) -
         some = [statement for statement in Later.read(text).statements if not statement.is_request]
         shares: list[float] = []
         for statement in some:
-            shares.append(sum(weights.get(term, 0.0) for term in statement.terms))
+            shares.append(math.fsum(weights.get(term, 0.0) for term in statement.terms))
         enough = _MIN_STATEMENT * max(shares, default=0.0)
         ranked = sorted(zip(shares, some, strict=True), key=itemgetter(0), reverse=True)
         if ranked:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice, pairwise
+from math import fsum
 from typing import Final
 
 import numpy as np
@@ -254,7 +255,7 @@ def _weigh_windows(passage: PassageText, weights: Mapping[str, float]) -> Floats
     scores: list[float] = []
     for start, stop in passage.windows:
         words = set(terms(passage.text[start:stop]))
-        scores.append(sum(weights.get(word, 0.0) for word in words))
+        scores.append(fsum(weights.get(word, 0.0) for word in words))
     return relative(np.array(scores, np.float32))
 
 

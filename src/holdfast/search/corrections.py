@@ -16,6 +16,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import chain, filterfalse
+from math import fsum
 from operator import itemgetter
 from typing import Final
 
@@ -302,7 +303,7 @@ def find_instructions(
     found: list[tuple[float, Statement]] = []
     for text in texts:
         for statement in _split_instructions(text):
-            weight = sum(weights.get(term, 0.0) for term in statement.terms)
+            weight = fsum(weights.get(term, 0.0) for term in statement.terms)
             if weight > 0 and weight >= enough:
                 found.append((weight, statement))
     found.sort(key=itemgetter(0), reverse=True)
@@ -325,8 +326,8 @@ class Rarity:
         return cls(values, sum(values.values()) / len(values), max(values.values()))
 
     def weigh(self, found: Iterable[str]) -> float:
-        """Return the weight of some terms together."""
-        return sum([self.values.get(term, self.unknown) for term in found])
+        """Return the weight of some terms together, the same in whatever order a set of them has."""
+        return fsum([self.values.get(term, self.unknown) for term in found])
 
     def share(self, some: Iterable[str], *, of: Iterable[str]) -> float:
         """Return the share that some of the terms have in the weight of all, 0 to 1."""
@@ -390,7 +391,7 @@ class Earlier:
             rarity=rarity,
             weights=weights,
             topic_weight=sum(weights.values()) or 1.0,
-            clause_weight=sum([weights.get(term, 0.0) for term in statement.clause]) or 1.0,
+            clause_weight=fsum([weights.get(term, 0.0) for term in statement.clause]) or 1.0,
             needs_subject=needs_subject,
         )
 
@@ -401,11 +402,11 @@ class Earlier:
 
     def measure(self, shared: frozenset[str]) -> float:
         """Return the share that some of its terms have in it, or in its first clause, by how rare they are, 0 to 1."""
-        share = sum([self.weights[term] for term in shared]) / self.topic_weight
+        share = fsum([self.weights[term] for term in shared]) / self.topic_weight
         clause = self.statement.clause
         if not shared or clause is self.statement.topic:
             return share
-        return max(share, sum([self.weights[term] for term in shared & clause]) / self.clause_weight)
+        return max(share, fsum([self.weights[term] for term in shared & clause]) / self.clause_weight)
 
     def is_superseded(self, later: Later) -> bool:
         """Return whether one of the statements of a later text supersedes it.
@@ -428,7 +429,7 @@ class Earlier:
         """Return whether terms say what it is about: "14 days" and "90 days" may be those of two things."""
         subject = self.statement.subject
         if subject:
-            return sum([self.weights[term] for term in shared & subject]) >= MIN_SUBJECT * self.rarity.highest
+            return fsum([self.weights[term] for term in shared & subject]) >= MIN_SUBJECT * self.rarity.highest
         return self.measure(shared) >= MIN_PLAIN_SHARE
 
     def _is_about_another(self, later: Statement, shared: frozenset[str]) -> bool:
@@ -492,7 +493,7 @@ class Earlier:
         if before is not None:
             words = later.terms | before.terms
         near = self.statement.topic & words
-        if sum([self.weights[term] for term in near]) < self.min_weight:
+        if fsum([self.weights[term] for term in near]) < self.min_weight:
             return frozenset()
         if self.measure(near) < MIN_BOTH_SHARE:
             return frozenset()
