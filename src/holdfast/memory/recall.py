@@ -226,15 +226,19 @@ def _recall_with_context(
     across: Across = True  # facts of the agent's other sessions are included in any case
     if query.across:  # an operator may read across projects and agents too
         across = query.across
-    hidden = read_exclusions(store, query.scope, across=across)
     rows = facts.load(store, query.scope, across=across)
+    has_passages = True  # if a person asks for a recall, the report names the best match, in the window or not
+    if query.is_automatic:
+        has_passages = store.has_passages(query.scope, across=query.across, without_messages=query.shown.messages)
+    if not has_passages and not rows and not query.facts and not _asks_for_sessions(query):  # as in most new memories
+        return Recall(reason=_explain_all_shown(query))
+    hidden = read_exclusions(store, query.scope, across=across)
     query = replace(
         query,
         shown=replace(query.shown, messages={*query.shown.messages, *hidden.messages}),
         facts=[fact for fact in query.facts if fact.id not in hidden.facts],
     )
-    has_passages = True  # if a person asks for a recall, the report names the best match, in the window or not
-    if query.is_automatic:
+    if query.is_automatic and has_passages and hidden.messages:
         has_passages = store.has_passages(query.scope, across=query.across, without_messages=query.shown.messages)
     request = _Request(
         store=store,
@@ -260,7 +264,7 @@ def _recall_with_context(
 def _recall(request: _Request, query: RecallQuery) -> Recall:
     """Make the block for the texts of a query, from the question to the text."""
     deadlines = request.deadlines
-    asks_for_sessions = bool(query.sessions or query.no_sessions)
+    asks_for_sessions = _asks_for_sessions(query)
 
     # Facts. If none match, and every passage is in the window, there is nothing to search for.
     chosen = choose_facts(request.facts, query, settled=request.hidden.pairs)
@@ -268,9 +272,7 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
     if not request.has_passages and not fact_hits and not asks_for_sessions:
         if chosen.are_others_shown:
             return Recall(reason=IN_WINDOW)
-        if query.across:
-            return Recall(reason=ALL_IN_WINDOW)
-        return Recall(reason=ALL_HERE_IN_WINDOW)
+        return Recall(reason=_explain_all_shown(query))
 
     # Passages, and how large a block they are worth.
     found = find_passages(request.store, add_quotes(query, fact_hits), request.embedders, deadlines)
@@ -322,6 +324,17 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
         # The search for corrections found none, or the cap is too small for facts and sessions.
         return replace(nothing, reason=_explain_nothing(found, chosen, hidden=request.hidden.messages))
     return _compose(listed, quotes, found, newest, query=query, marks=request.marks, nothing=nothing)
+
+
+def _asks_for_sessions(query: RecallQuery) -> bool:
+    return bool(query.sessions or query.no_sessions)
+
+
+def _explain_all_shown(query: RecallQuery) -> str:
+    """Return why nothing is recalled if no fact matches and the window shows every passage."""
+    if query.across:
+        return ALL_IN_WINDOW
+    return ALL_HERE_IN_WINDOW
 
 
 def _name_small_cap(query: RecallQuery) -> str:
