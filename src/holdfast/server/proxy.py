@@ -68,6 +68,7 @@ from holdfast.server.forwarding import (
 )
 from holdfast.server.guard import carries_own_token, is_reserved
 from holdfast.server.identity import TOKEN_HEADER, Caller, Callers
+from holdfast.server.readings import Readings
 from holdfast.server.summaries import complete_body, complete_stream
 from holdfast.server.transport import Body, chain_chunks, read_up_to
 from holdfast.server.upstreams import Upstreams
@@ -216,6 +217,7 @@ class Proxy:
         self._bodies = Bodies(engine.settings.server)
         self._conversations = Conversations(engine.sync, key=lambda: callers.key)
         self._exchanges = Exchanges()
+        self._readings = Readings()
         self._warned: LruCache[str, bool] = LruCache(MAX_WARNED)
         self._lock = Lock()  # of `_warned`
 
@@ -307,7 +309,7 @@ class Proxy:
         """Read the body of a model request; a large one in a thread."""
 
         def read(body: Json) -> None:
-            asked = read_body(body, format=call.format)
+            asked = self._readings.read(body, format=call.format, size=len(call.given))
             call.is_summary = is_summary_request(asked.messages)
             call.asked = replace(
                 asked, recall=not call.is_summary, model_tokens=_find_model_tokens(asked.model, request.headers)
