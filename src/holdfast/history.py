@@ -550,7 +550,7 @@ class History:
     ) -> tuple[list[int], list[Key]]:
         if not masked:
             return [], []
-        numbers, keys = archive.append(
+        archived = archive.append(
             self.memory.store,
             masked,
             scope=self.scope,
@@ -561,12 +561,12 @@ class History:
             placing=placing,
         )
         replies: set[int] = set()
-        for number, message in zip(numbers, masked, strict=True):
-            if message.role == "assistant":
+        for number, message in zip(archived.numbers, masked, strict=True):
+            if message.role == "assistant" and number in archived.repeated:
                 replies.add(number)
         if replies:  # a broken reply that is repeated may be recalled from now on: see `exclude_broken`
             exclusion.include_repeated(self.memory.store, self.scope, replies, time=self.memory.clock())
-        return numbers, keys
+        return archived.numbers, archived.keys
 
 
 def _read_reply(given: Sequence[Incoming], format: str | None) -> list[Message]:

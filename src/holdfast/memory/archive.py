@@ -116,6 +116,21 @@ def _size(message: Message | None) -> int:
     return len(message.text) + sum(len(result.text) for result in message.results)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archived:
+    """Messages in the archive.
+
+    Attributes:
+        numbers: Their numbers.
+        keys: Their keys.
+        repeated: The numbers of those that were archived before.
+    """
+
+    numbers: list[int]
+    keys: list[Key]
+    repeated: frozenset[int]
+
+
 def append(
     store: Store,
     messages: Sequence[Message],
@@ -126,8 +141,8 @@ def append(
     place: str = FIRST,
     marks: Marks = NO_MARKS,
     placing: Placing = "history",
-) -> tuple[list[int], list[Key]]:
-    """Archive messages without recalled text, secrets masked; return their numbers and keys.
+) -> Archived:
+    """Archive messages without recalled text, secrets masked.
 
     A message that is archived already keeps its number. One without a timestamp gets `time`, in Unix milliseconds.
     `before` are the keys of the messages before them, oldest first; at least the last one. If there are none, the
@@ -143,7 +158,7 @@ def append(
     found = store.find(scope, looked_up)
     keys = identify(messages, known=found, before=before, place=place, placing=placing)
     if _are_known(keys, found):  # nothing is written
-        return [found.numbers[key.digest][key.nonce] for key in keys], keys
+        return _find_archived(keys, found)
     forms = _read_forms(store, scope, messages, keys, found, before=before, placing=placing)
     if forms:
         for replies in forms.values():
@@ -151,20 +166,25 @@ def append(
         found = store.find(scope, looked_up)
         keys = identify(messages, known=found, before=before, place=place, placing=placing, hints=Hints(forms=forms))
         if _are_known(keys, found):
-            return [found.numbers[key.digest][key.nonce] for key in keys], keys
+            return _find_archived(keys, found)
     hints = replace(_read_hints(store, scope, messages, keys, found), forms=forms)
     passages: dict[Key, tuple[PassageText, ...]] = {}
     for message, key in zip(messages, keys, strict=True):
         if not _is_known(key, found):  # known ones, such as the last reply that a client sends again, have theirs
             passages[key] = tuple(passages_of(message, marks))
 
+    repeated: set[int] = set()
+
     def make_rows(known: Known) -> list[MessageRow]:
         """Identify the messages again: no other writer comes between this and the rows."""
+        repeated.clear()
         keys[:] = identify(messages, known=known, before=before, place=place, placing=placing, hints=hints)
         rows: list[MessageRow] = []
         for message, key in zip(messages, keys, strict=True):
             texts = passages.get(key, ())
-            if key not in passages and not _is_known(key, known):  # another process has forgotten it meanwhile
+            if _is_known(key, known):
+                repeated.add(known.numbers[key.digest][key.nonce])
+            elif key not in passages:  # another process has forgotten it meanwhile
                 texts = tuple(passages_of(message, marks))
             row_message = message
             for form in forms.get(message.digest, ()):
@@ -177,7 +197,13 @@ def append(
         return rows
 
     numbers = store.merge_messages(scope, looked_up, make_rows)
-    return numbers, keys  # as `make_rows` identified them
+    return Archived(numbers=numbers, keys=keys, repeated=frozenset(repeated))  # as `make_rows` identified them
+
+
+def _find_archived(keys: list[Key], known: Known) -> Archived:
+    """Return messages that are archived already."""
+    numbers = [known.numbers[key.digest][key.nonce] for key in keys]
+    return Archived(numbers=numbers, keys=keys, repeated=frozenset(numbers))
 
 
 def _is_known(key: Key, known: Known) -> bool:

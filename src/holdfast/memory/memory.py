@@ -236,7 +236,7 @@ class Memory:
         own = [message for message in found if message is not None]
         if self.settings.archive.redaction:
             own = [archive.mask(message) for message in own]
-        numbers, _ = archive.append(self.store, own, scope=scope, time=self.clock(), marks=self.marks)
+        numbers = archive.append(self.store, own, scope=scope, time=self.clock(), marks=self.marks).numbers
         return archive.AppendResult(numbers, stripped=stripped)
 
     def set_title(self, title: str, *, scope: Scope) -> None:

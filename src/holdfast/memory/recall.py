@@ -245,15 +245,19 @@ def _recall_with_context(
     across: Across = True  # facts of the agent's other sessions are included in any case
     if query.across:  # an operator may read across projects and agents too
         across = query.across
-    hidden = read_exclusions(store, query.scope, across=across)
     rows = facts.load(store, query.scope, across=across)
+    has_passages = True  # if a person asks for a recall, the report names the best match, in the window or not
+    if query.is_automatic:
+        has_passages = store.has_passages(query.scope, across=query.across, without_messages=query.shown.messages)
+    if not has_passages and not rows and not query.facts and not _asks_for_sessions(query):  # as in most new memories
+        return Recall(reason=_explain_all_shown(query))
+    hidden = read_exclusions(store, query.scope, across=across)
     query = replace(
         query,
         shown=replace(query.shown, messages={*query.shown.messages, *hidden.messages}),
         facts=[fact for fact in query.facts if fact.id not in hidden.facts],
     )
-    has_passages = True  # if a person asks for a recall, the report names the best match, in the window or not
-    if query.is_automatic:
+    if query.is_automatic and has_passages and hidden.messages:
         has_passages = store.has_passages(query.scope, across=query.across, without_messages=query.shown.messages)
     request = _Request(
         store=store,
@@ -356,6 +360,11 @@ def _explain_no_search(chosen: ChosenFacts, query: RecallQuery) -> str:
     """Return why nothing is recalled if no fact matches, and every passage is in the window."""
     if chosen.are_others_shown:
         return IN_WINDOW
+    return _explain_all_shown(query)
+
+
+def _explain_all_shown(query: RecallQuery) -> str:
+    """Return why nothing is recalled if no fact matches and the window shows every passage."""
     if query.across:
         return ALL_IN_WINDOW
     return ALL_HERE_IN_WINDOW

@@ -101,6 +101,12 @@ def read(messages: Iterable[Incoming], *, format: str | None = None, keep_malfor
     ]
 
 
+def is_read_from(message: Message, data: object, *, format: str) -> bool:
+    """Return whether a message, which nothing has edited, was read from this wire form."""
+    origin = message.origin
+    return origin is not None and origin.format == format and origin.data == data
+
+
 def _check_message(message: Message, where: str) -> Message:
     """Return a canonical message whose time can be stored."""
     time = message.timestamp

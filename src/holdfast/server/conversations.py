@@ -55,6 +55,8 @@ MAX_ID_CHARS: Final = 1_000
 """Maximum length of the id of a response or the name of a session. Real ones have less than a hundred characters."""
 MAX_CALLERS: Final = 64
 """Callers whose conversations are kept in memory; those of others are read from the store again."""
+MAX_BEGINNINGS: Final = 64
+"""Histories of which the digests are kept. They take a few hundred bytes for each message."""
 MAX_MARKS: Final = 8
 """Ids of a conversation's replies, the newest, by which it is recognised."""
 _RANDOM: Final = re.compile(r"[A-Za-z0-9+/]{20,}")
@@ -154,28 +156,67 @@ class _Chats:
     last_record: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Beginning:
+    """A history up to its last message of the user or a tool. The next request continues it.
+
+    Attributes:
+        digests: The digests of its messages, without those of the system. They cover all that is read of a message.
+        steps: Its steps.
+        ids: The random ids in it.
+        places: The place of each message of the user or a tool by the digest of everything up to it.
+        base: The digest of everything up to the last of them; empty if there is none.
+    """
+
+    digests: Sequence[str] = ()
+    steps: Sequence[_Step] = ()
+    ids: frozenset[str] = frozenset()
+    places: Mapping[str, int] = field(default_factory=dict)
+    base: str = ""
+
+
 class _History:
     """The steps of a history, and a digest of each of its beginnings.
 
+    Args:
+        messages: Its messages.
+        key: The key of the digests.
+        known: What was read of an earlier history, with the same key. If this one continues it, only the rest is read.
+
     Attributes:
+        beginning: What was read of it up to the last message of the user or a tool.
         places: The place of each message of the user or a tool by the digest of everything up to it.
         base: The digest of everything up to the last of them.
         opening: What follows it: the beginning of a reply that the model is to complete.
     """
 
-    def __init__(self, messages: Sequence[Message], key: bytes) -> None:
+    def __init__(self, messages: Sequence[Message], key: bytes, known: _Beginning = _Beginning()) -> None:
         self._key = key
-        self._steps = list(_read_steps(messages))
-        self._ids = set(_find_random_ids(messages))
-        self.places: dict[str, int] = {}
-        self.base = ""
         self.opening = _trailing_replies(messages)
-        digest = ""
-        for place, step in enumerate(self._steps):
+        spoken = [message for message in messages if message.role != "system"]
+        digests = [message.digest for message in spoken]
+        if digests[: len(known.digests)] != known.digests:
+            known = _Beginning()
+        end = len(spoken) - len(_trailing_replies(spoken))
+        self.beginning = self._extend(known, spoken[len(known.digests) : end], digests=digests[:end])
+        self.places = self.beginning.places
+        self.base = self.beginning.base
+        self._steps = [*self.beginning.steps, *_read_steps(spoken[end:])]
+        self._ids = self.beginning.ids.union(_find_random_ids(spoken[end:]))
+
+    def _extend(self, known: _Beginning, messages: Sequence[Message], *, digests: Sequence[str]) -> _Beginning:
+        """Return the beginning that has some messages after the known ones."""
+        steps = list(known.steps)
+        places = dict(known.places)
+        base = digest = known.base
+        for step in _read_steps(messages):
             digest = self._sign("chain", digest, step.digest)
             if not step.is_reply:
-                self.places[digest] = place
-                self.base = digest
+                places[digest] = len(steps)
+                base = digest
+            steps.append(step)
+        ids = known.ids.union(_find_random_ids(messages))
+        return _Beginning(digests=digests, steps=steps, ids=ids, places=places, base=base)
 
     def _sign(self, *parts: str) -> str:
         return hmac.digest(self._key, json.dumps(parts).encode(), "sha256").hex()[:32]
@@ -294,7 +335,8 @@ class Conversations:
         self._memory = engine._memory
         self._key = key
         self._chats: LruCache[Scope, _Chats] = LruCache(MAX_CALLERS)
-        self._lock = Lock()
+        self._beginnings: LruCache[tuple[bytes, str], _Beginning] = LruCache(MAX_BEGINNINGS)
+        self._lock = Lock()  # of both
 
     # --- responses -------------------------------------------------------------------
 
@@ -353,7 +395,7 @@ class Conversations:
 
     def find(self, messages: Sequence[Message], *, owner: Scope) -> str:
         """Return the session that a history of a caller continues; empty if there is none."""
-        history = _History(messages, self._key())
+        history = self._read_history(messages)
         with self._lock:
             return self._find(history, self._load(owner), owner)
 
@@ -362,7 +404,7 @@ class Conversations:
 
         A request that is only an aside, such as one for a summary, does not move the end of a known conversation.
         """
-        history = _History(messages, self._key())
+        history = self._read_history(messages)
         if not history.places:
             return None
         with self._lock:
@@ -390,6 +432,17 @@ class Conversations:
                 )
 
         return Conversation(session, finish=finish)
+
+    def _read_history(self, messages: Sequence[Message]) -> _History:
+        """Read a history; of one that continues the last with the same first message only the rest."""
+        key = self._key()
+        first = next((message.digest for message in messages if message.role != "system"), "")
+        with self._lock:
+            known = self._beginnings.get((key, first), _Beginning())
+        history = _History(messages, key, known)
+        with self._lock:
+            self._beginnings[key, first] = history.beginning
+        return history
 
     def name(self, scope: Scope) -> None:
         """Note that a request names a session: what it adds is not known here, so that no history continues it."""

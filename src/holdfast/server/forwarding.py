@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.request import getproxies
 
 import httpx2 as httpx
@@ -24,6 +25,7 @@ from holdfast.text import printable
 log = logging.getLogger("holdfast.server")
 
 R = TypeVar("R")
+_Send: TypeAlias = Callable[[httpx.Request], Awaitable[httpx.Response]]
 
 ROUTES: Final[Mapping[str, str]] = {
     "/v1/messages": "anthropic",
@@ -67,12 +69,18 @@ class Forwarder:
     def __init__(self, upstreams: Upstreams) -> None:
         self._upstreams = upstreams
         has_proxy = not {"http", "https", "all"}.isdisjoint(getproxies())
-        transport = None if has_proxy else Transport()  # httpx itself sends through a proxy of the user
-        self._client = httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, limits=_LIMITS, transport=transport)
+        if has_proxy:  # httpx itself sends through a proxy of the user
+            client = httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, limits=_LIMITS)
+            self._send: _Send = partial(client.send, stream=True)
+            self._close = client.aclose
+        else:
+            transport = Transport()
+            self._send = transport.handle_async_request
+            self._close = transport.aclose
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        await self._close()
 
     async def send(
         self, request: Request, content: bytes | AsyncIterator[bytes] | None, *, is_changed: bool = False
@@ -102,7 +110,7 @@ class Forwarder:
             content=content,
             extensions={"timeout": _TIMEOUT.as_dict()},
         )
-        sent = await self._client.send(built, stream=True)
+        sent = await self._send(built)
         sent.request = httpx.Request(built.method, built.url)  # without the body
         return sent
 

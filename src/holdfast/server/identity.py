@@ -15,6 +15,7 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -51,6 +52,8 @@ _CREDENTIAL_WORDS: Final = (
 _OTHER_WORDS: Final = frozenset({"cache", "csrf", "idempotency", "xsrf"})
 _OTHER_PREFIXES: Final = ("proxy-", "sec-", "x-holdfast-")
 """Words and beginnings of names that end like that of a credential and are none, or none for the provider."""
+MAX_NAMES: Final = 1_000
+"""Names of headers and parameters for which it is known whether they are those of a credential."""
 _SCHEMES: Final = frozenset({"basic", "bearer", "token"})
 _SHORT_LIVED: Final = ("sk-ant-oat", "ya29.")
 """Prefixes of access tokens that a login replaces after some hours."""
@@ -173,6 +176,7 @@ def _query_credentials(request: Request) -> Iterator[str]:
             yield value
 
 
+@lru_cache(MAX_NAMES)  # clients send the same few names with every request
 def _is_credential_name(name: str) -> bool:
     words = re.split(r"[-_.]", name.lower())
     if name.lower().startswith(_OTHER_PREFIXES) or not _OTHER_WORDS.isdisjoint(words):

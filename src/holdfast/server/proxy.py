@@ -68,6 +68,7 @@ from holdfast.server.forwarding import (
 )
 from holdfast.server.guard import carries_own_token, is_reserved
 from holdfast.server.identity import TOKEN_HEADER, Caller, Callers
+from holdfast.server.readings import Readings
 from holdfast.server.summaries import complete_body, complete_stream
 from holdfast.server.transport import Body, chain_chunks, read_up_to
 from holdfast.server.upstreams import Upstreams
@@ -148,18 +149,22 @@ class _Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """Where a reply is archived. It has nothing of the request, which is not kept while the reply streams."""
+    """Where a reply is archived. It has nothing of the request, which is not kept while the reply streams.
+
+    `host` is the name of the program that the session is from.
+    """
 
     session: Session
     conversation: Conversation | None
     format: str
     place: str
+    host: str
 
     @classmethod
-    def of(cls, call: _Call, session: Session) -> _Target:
+    def of(cls, call: _Call, session: Session, *, host: str) -> _Target:
         """Return the place where the reply to a call is archived."""
         place = "" if call.exchange is None else call.exchange.place
-        return cls(session=session, conversation=call.conversation, format=call.format, place=place)
+        return cls(session=session, conversation=call.conversation, format=call.format, place=place, host=host)
 
 
 class _Reply:
@@ -216,6 +221,7 @@ class Proxy:
         self._bodies = Bodies(engine.settings.server)
         self._conversations = Conversations(engine.sync, key=lambda: callers.key)
         self._exchanges = Exchanges()
+        self._readings = Readings()
         self._warned: LruCache[str, bool] = LruCache(MAX_WARNED)
         self._lock = Lock()  # of `_warned`
 
@@ -307,7 +313,7 @@ class Proxy:
         """Read the body of a model request; a large one in a thread."""
 
         def read(body: Json) -> None:
-            asked = read_body(body, format=call.format)
+            asked = self._readings.read(body, format=call.format, size=len(call.given))
             call.is_summary = is_summary_request(asked.messages)
             call.asked = replace(
                 asked, recall=not call.is_summary, model_tokens=_find_model_tokens(asked.model, request.headers)
@@ -337,9 +343,7 @@ class Proxy:
         def compact(*, limit: int, reserve: int | None) -> None:
             session.compact(messages, limit=limit, reserve=reserve, model=model, cancel=cancel)
 
-        exchange = self._exchanges.begin(session, call.asked, compact=compact, warn=call.warnings.append)
-        session._record_host(_name_host(request.headers))
-        return exchange
+        return self._exchanges.begin(session, call.asked, compact=compact, warn=call.warnings.append)
 
     def _find_session(self, request: Request, call: _Call) -> None:
         """Find out who sends a request, and the session that it belongs to. Not for the event loop.
@@ -440,7 +444,8 @@ class Proxy:
         is_streamed = call.is_streamed(sent)
         collector = ReplyCollector(call.format, is_stream=is_streamed, max_bytes=max_bytes)
         reply = _Reply(collector, decoder, Held(self._bodies))
-        archived = self._archive_on_the_way(sent, chunks, reply, _Target.of(call, call.session.sync))
+        target = _Target.of(call, call.session.sync, host=_name_host(request.headers))
+        archived = self._archive_on_the_way(sent, chunks, reply, target)
         if is_streamed:
             return self._make_reply(call, sent, archived)
         content, is_whole = await read_up_to(archived, limit=max_bytes)
@@ -524,6 +529,7 @@ class Proxy:
                 self._conversations.add_response(
                     collector.id, session=target.session.scope, place=reply.place, is_whole=not collector.is_cut
                 )
+            target.session._record_host(target.host)  # not before the request is sent, which would wait for it
         except Exception:  # the reply has come: the agent gets it in any case
             log.exception("a reply was not archived")
         finally:

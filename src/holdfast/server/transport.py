@@ -69,9 +69,12 @@ class _Chunks(httpx.AsyncByteStream):
         self._reply = reply
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        with _translate_errors():
-            async for chunk in self._reply.content.iter_any():
-                yield chunk
+        try:
+            with _translate_errors():
+                async for chunk in self._reply.content.iter_any():
+                    yield chunk
+        finally:  # also of a reply that broke off before it was passed on
+            self._reply.close()
 
     async def aclose(self) -> None:
         self._reply.close()  # the connection is used again if the body was read to its end
@@ -107,7 +110,8 @@ class Body:
     def __init__(self, sent: httpx.Response) -> None:
         self.sent = sent
         self.held_bytes = 0
-        self._chunks = sent.aiter_raw()
+        assert isinstance(sent.stream, httpx.AsyncByteStream)
+        self._chunks = aiter(sent.stream)  # with `sent.aiter_raw()`, which does the same, each chunk takes longer
         self._held: list[bytes] = []
         self._next: asyncio.Future[bytes | None] | None = None
 

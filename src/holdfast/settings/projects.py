@@ -1,6 +1,7 @@
 """Settings by project, for a process that serves several: the file of a project counts for its own sessions alone."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -8,7 +9,7 @@ from typing import Final
 
 from holdfast.cache import LruCache
 from holdfast.errors import SettingsError
-from holdfast.settings.loading import Loaded, default_files, load, user_files
+from holdfast.settings.loading import PROJECT_FILE, Loaded, default_files, load, user_file_places, user_files
 from holdfast.settings.schema import Settings
 from holdfast.settings.trust import trust_file
 
@@ -38,6 +39,8 @@ class ProjectSettings:
 
     def __init__(self, user: Loaded[Settings]) -> None:
         self._user = user
+        # Looked up once: finding out where they may be takes longer than looking whether they have changed.
+        self._user_places = (*user_file_places(), trust_file())
         self._known: LruCache[Path | None, tuple[_Stamp, Loaded[Settings]]] = LruCache(MAX_PROJECTS)
         self._lock = Lock()
 
@@ -46,7 +49,10 @@ class ProjectSettings:
 
         The same object is returned until a file changes. An invalid file is left out, with a warning.
         """
-        stamp = _read_stamp(folder)
+        places = self._user_places
+        if folder is not None:
+            places = (folder / PROJECT_FILE, *places)
+        stamp = _read_stamp(places)
         with self._lock:
             known = self._known.get(folder)
             if known is None or known[0] != stamp:
@@ -68,11 +74,10 @@ class ProjectSettings:
         return replace(user, problems=problems)
 
 
-def _read_stamp(folder: Path | None) -> _Stamp:
-    """Return what changes when a settings file does, or the trust in one."""
-    files = user_files() if folder is None else default_files(folder=folder)
+def _read_stamp(places: Iterable[Path]) -> _Stamp:
+    """Return what changes when a file in one of these places does: a settings file, or the record of trusted ones."""
     stamp: list[tuple[str, int, int, int]] = []
-    for path in (*files, trust_file()):
+    for path in places:
         try:
             state = path.stat()
         except OSError:
