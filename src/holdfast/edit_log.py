@@ -209,6 +209,8 @@ class EditLog:
 
     def branch(self, messages: Sequence[Item]) -> list[Edit]:
         """Return the edits that belong to a history, without those of another branch of the conversation."""
+        if not self.edits:
+            return []
         return branch_edits(self.edits, {item.id for item in messages})
 
     def find_in_force(self, messages: Sequence[Item], *, limit: int) -> tuple[Edit, ...]:

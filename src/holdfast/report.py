@@ -258,8 +258,7 @@ def categories(items: Sequence[Item], *, budget: Budget) -> tuple[Category, ...]
     sums["tools"] = budget.overhead
     for item in items:
         sums[categorise(item)] += item.tokens
-        for block in item.blocks:
-            sums["recall"] += block.tokens
+        sums["recall"] += item.total - item.tokens
     for item, files in _list_files(items):
         in_files = min(sum(file.tokens for file in files), item.tokens)
         sums[categorise(item)] -= in_files

@@ -618,7 +618,8 @@ def _read_blocks(items: Sequence[Item]) -> list[str]:
     for item in items:
         if item.kind == "overview":
             texts.append(item.message.text)
-        texts += [block.text for block in item.blocks]
+        for block in item.blocks:
+            texts.append(block.text)
     return texts
 
 

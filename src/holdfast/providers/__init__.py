@@ -93,12 +93,14 @@ def read(messages: Iterable[Incoming], *, format: str | None = None, keep_malfor
     """
     if format is not None:
         expect_format(format)
-    return [
-        _check_message(item, f"messages[{index}]")
-        if isinstance(item, Message)
-        else _read_message(item, f"messages[{index}]", format, keep_malformed)
-        for index, item in enumerate(normalise(messages))
-    ]
+    found: list[Message] = []
+    for index, item in enumerate(normalise(messages)):
+        if isinstance(item, Message):
+            _check_time(item, index)
+            found.append(item)
+        else:
+            found.append(_read_message(item, f"messages[{index}]", format, keep_malformed))
+    return found
 
 
 def is_read_from(message: Message, data: object, *, format: str) -> bool:
@@ -107,12 +109,11 @@ def is_read_from(message: Message, data: object, *, format: str) -> bool:
     return origin is not None and origin.format == format and origin.data == data
 
 
-def _check_message(message: Message, where: str) -> Message:
-    """Return a canonical message whose time can be stored."""
+def _check_time(message: Message, index: int) -> None:
+    """Refuse a canonical message whose time cannot be stored."""
     time = message.timestamp
     if time is not None and type(time) is not int:
-        raise FormatError(f"timestamp={time!r}: give Unix milliseconds, a whole number", where=where)
-    return message
+        raise FormatError(f"timestamp={time!r}: give Unix milliseconds, a whole number", where=f"messages[{index}]")
 
 
 def _read_message(data: Json, where: str, format: str | None, keep_malformed: bool) -> Message:  # noqa: FBT001

@@ -59,11 +59,13 @@ def normalise(messages: Any, *, known: list[Message | Json] | None = None, first
 def _normalise(messages: Iterable[Any], *, first: int = 0) -> list[Message | Json]:
     listed: list[Any] = []
     for item in messages:
-        if isinstance(item, dict) and not _MARKS.isdisjoint(item):  # its content may be that of an SDK's reply
+        if isinstance(item, Message):
+            listed.append(item)
+        elif isinstance(item, dict) and not _MARKS.isdisjoint(item):  # its content may be that of an SDK's reply
             listed.append(_dump_lists(item, item.get) if list in map(type, item.values()) else item)
         elif isinstance(item, dict):
             listed += _from_body(item)
-        elif isinstance(item, Message | Mapping):
+        elif isinstance(item, Mapping):
             listed.append(item)
         else:
             listed += _from_sdk(item)
@@ -74,9 +76,11 @@ def _normalise(messages: Iterable[Any], *, first: int = 0) -> list[Message | Jso
 
 
 def _is_message(item: Any, index: int) -> bool:
+    if isinstance(item, Message):
+        return True
     if isinstance(item, dict):  # faster than a test for any mapping, and there are thousands
         return not _MARKS.isdisjoint(item)
-    return isinstance(item, Message) or not _MARKS.isdisjoint(expect_object(item, f"messages[{index}]"))
+    return not _MARKS.isdisjoint(expect_object(item, f"messages[{index}]"))
 
 
 def _from_body(body: Json) -> list[Any]:
