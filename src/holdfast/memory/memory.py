@@ -604,7 +604,7 @@ class Memory:
             max_facts=max_facts,
         )
         with observe("recall", session=scope.session) as operation:
-            found = self._answer(query, automatic=automatic)
+            found = self._answer(query)
             operation.set(
                 tokens=found.tokens, passages=len(found.hits), facts=len(found.facts), confidence=found.confidence
             )
@@ -672,16 +672,17 @@ class Memory:
             count=count,
         )
 
-    def _answer(self, query: RecallQuery, *, automatic: bool) -> Recall:
+    def _answer(self, query: RecallQuery) -> Recall:
         """Answer a query, and add warnings about what the search lacked."""
         from holdfast.memory.recall import recall  # noqa: PLC0415 - see above
 
-        # The deadline of a recall does not include loading. The first question of a project finds nothing to load.
-        if query.seconds is not None and not self._is_warm and self._can_find(query, automatic=automatic):
-            self._load_index(query.scope)
+        def load_index() -> None:
+            if query.seconds is not None and not self._is_warm:  # without a deadline, the search itself loads it
+                self._load_index(query.scope)
+
         warnings: tuple[str, ...] = ()
         is_chosen = self.settings.embedding.provider == "none"  # then it is not worth a warning in every report
-        if self.choice.embedder is None and not (is_chosen and automatic):
+        if self.choice.embedder is None and not (is_chosen and query.is_automatic):
             warnings = self.choice.reasons
         if self.store.progress:
             warnings = (*warnings, self.store.progress)
@@ -690,17 +691,18 @@ class Memory:
         except StorageError as error:  # a read-only memory can still be searched
             marks = UNKEPT
             warnings = (*warnings, f"the block will not be recognised when it comes back: {error}")
-        result = recall(self.store, query, marks=marks, embedder=self.embedder, interim=self.interim, timer=self.timer)
+        result = recall(
+            self.store,
+            query,
+            marks=marks,
+            embedder=self.embedder,
+            interim=self.interim,
+            load_index=load_index,
+            timer=self.timer,
+        )
         across: Across = query.across or True  # facts of the agent's other sessions are read in any case
         gaps = map(str, self.gaps(query.scope, across=across))
         return replace(result, warnings=(*warnings, *result.warnings, *gaps))
-
-    def _can_find(self, query: RecallQuery, *, automatic: bool) -> bool:
-        """Return whether there is a passage that a query may find; one that the user asks for finds those shown too."""
-        shown: Collection[int] = ()
-        if automatic:
-            shown = query.shown.messages
-        return self.store.has_passages(query.scope, across=query.across, without_messages=shown)
 
     def _load_index(self, scope: Scope) -> None:
         """Load index and model before the first query with a deadline, which does not include loading."""

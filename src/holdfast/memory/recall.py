@@ -156,11 +156,13 @@ def recall(
     marks: Marks = UNKEPT,
     embedder: Embedder | None = None,
     interim: Embedder | None = None,
+    load_index: Callable[[], None] = lambda: None,
     timer: Callable[[], float] = time.thread_time,
 ) -> Recall:
     """Make the block for a question, signed with the keys of the store.
 
     `interim` is the embedder that serves while passages have no vectors of the other one.
+    `load_index` is called if there are passages to search. The deadline does not include it.
     `timer` returns the seconds of work. By default that is the processor time of the thread, so that the load of the
     machine does not decide what is recalled.
     """
@@ -178,10 +180,17 @@ def recall(
     if subject:
         # There may be many passages about it. Those that differ from each other come first.
         query = replace(query, texts=(subject,), is_broad=True, order=replace(query.order, variety=_BROAD_VARIETY))
+    has_passages = True  # if a person asks for a recall, the report names the best match, in the window or not
+    if query.is_automatic:
+        has_passages = store.has_passages(query.scope, across=query.across, without_messages=query.shown.messages)
+    if has_passages:
+        load_index()
     deadlines = Deadlines.start(query.seconds, timer=timer)
     embedders = list_embedders(embedder, interim)
     try:
-        return _recall_with_context(store, query, marks=marks, embedders=embedders, deadlines=deadlines)
+        return _recall_with_context(
+            store, query, marks=marks, embedders=embedders, deadlines=deadlines, has_passages=has_passages
+        )
     except DeadlineError:
         late = f"it took longer than {1000 * deadlines.end.seconds:.0f} ms ({MAX_OVERTIME} times recall.deadline_ms)"
         return Recall(reason=late, warnings=(f"nothing was recalled: {late}",))
@@ -239,16 +248,19 @@ class _Searched:
 
 
 def _recall_with_context(
-    store: Store, query: RecallQuery, *, marks: Marks, embedders: Sequence[Embedder], deadlines: Deadlines
+    store: Store,
+    query: RecallQuery,
+    *,
+    marks: Marks,
+    embedders: Sequence[Embedder],
+    deadlines: Deadlines,
+    has_passages: bool,
 ) -> Recall:
     """Recall for the newest message; if it says too little ("and for staging?"), also for those before it."""
     across: Across = True  # facts of the agent's other sessions are included in any case
     if query.across:  # an operator may read across projects and agents too
         across = query.across
     rows = facts.load(store, query.scope, across=across)
-    has_passages = True  # if a person asks for a recall, the report names the best match, in the window or not
-    if query.is_automatic:
-        has_passages = store.has_passages(query.scope, across=query.across, without_messages=query.shown.messages)
     if not has_passages and not rows and not query.facts and not _asks_for_sessions(query):  # as in most new memories
         return Recall(reason=_explain_all_shown(query))
     hidden = read_exclusions(store, query.scope, across=across)
