@@ -221,13 +221,16 @@ class Timeline:
         if self._is_loaded:
             return
         store = self.memory.store
-        for record in store.read_records(Select(scope=self.scope, newest=True, limit=1), kind=TURN):
+        turns = store.read_records(Select(scope=self.scope, newest=True, limit=1), kind=TURN)
+        for record in turns:
             self.turn = record.data.get("turn", 0)
             self.last_time = record.time
             if record.data.get("is_calibrated"):
                 self.scale = record.data.get("token_scale")
-        for record in store.read_records(Select(scope=self.scope, newest=True, limit=MAX_SENT_TURNS), kind=WINDOW):
-            self._sent_by_others.update(record.data.get("added", ()))
+        if turns:  # each window is recorded with its turn
+            windows = store.read_records(Select(scope=self.scope, newest=True, limit=MAX_SENT_TURNS), kind=WINDOW)
+            for record in windows:
+                self._sent_by_others.update(record.data.get("added", ()))
         self._is_loaded = True
 
     # --- the last request ----------------------------------------------------------------

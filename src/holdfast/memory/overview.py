@@ -246,8 +246,10 @@ def choose_facts(
     Pinned facts, instructions and preferences come first, then other decisions, each newest first. Tasks are listed
     unless they are done.
     """
-    hidden = read_exclusions(store, scope, across=across)
     versions = facts.load(store, scope, across=across)
+    if not versions and not standing:  # as in most new memories
+        return StandingFacts()
+    hidden = read_exclusions(store, scope, across=across)
     outdated: dict[int, list[str]] = {}
     for message, words, _ in facts.find_replaced(versions):
         outdated.setdefault(message, []).append(words)
