@@ -264,10 +264,12 @@ class ReplyCollector:
             return
         self._bytes += chunk
         if self._is_stream and (b"\n" in chunk or b"\r" in chunk):
-            lines = self._bytes.splitlines(keepends=True)
-            self._bytes = bytearray() if lines[-1].endswith(b"\n") else lines.pop()  # \r may be half of \r\n
+            lines = bytes(self._bytes).splitlines(keepends=True)
+            self._bytes.clear()
+            if not lines[-1].endswith(b"\n"):  # \r may be half of \r\n
+                self._bytes += lines.pop()
             for line in lines:
-                self._read_line(bytes(line))
+                self._read_line(line)
 
     def give_up(self) -> None:
         """Collect no more, and forget what was collected."""
@@ -304,10 +306,9 @@ class ReplyCollector:
 
     def _read_line(self, line: bytes) -> None:
         """Read a line of a stream. An empty one ends an event."""
-        line = line.rstrip(b"\r\n")
         if line.startswith(b"data:"):
             self._data.append(line[5:].strip())
-        elif not line and self._data:
+        elif self._data and not line.rstrip(b"\r\n"):
             data = b"\n".join(self._data)
             self._data.clear()
             value = load_json(data)
