@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from holdfast.json_text import decode_json
 from holdfast.providers.incoming import is_item, wrap_malformed
 from holdfast.providers.rules import blocks
 from holdfast.providers.wire import decode_arguments, encode_arguments
@@ -364,7 +364,7 @@ def _without_nulls(data: Any) -> Json:
 def load_json(data: bytes) -> Json:
     """Decode a JSON object; an empty one if there is none."""
     try:
-        value = json.loads(data or b"{}")
+        value = decode_json(data or b"{}")
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

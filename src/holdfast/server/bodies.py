@@ -10,7 +10,6 @@ the limit. So is what one body contains of another (`gzip, gzip`).
 from __future__ import annotations
 
 import asyncio
-import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from starlette.requests import Request
 
 from holdfast.errors import InputError
+from holdfast.json_text import decode_json
 from holdfast.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -371,7 +371,7 @@ def _decompress(content: bytes, decoder: Decoder, *, held: Held) -> bytes | byte
 def _load_json(content: bytes | bytearray) -> Any:
     if _count_values(content) > MAX_VALUES:
         raise InputError(f"the body may have more than {MAX_VALUES:,} values")
-    return json.loads(content)
+    return decode_json(content)
 
 
 def _count_values(content: bytes | bytearray) -> int:

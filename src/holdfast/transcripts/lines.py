@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
@@ -13,10 +12,9 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Final, Self, cast
 
-import msgspec
-
 from holdfast.errors import TranscriptError
 from holdfast.files import open_regular
+from holdfast.json_text import decode_json
 
 MAX_LINE_BYTES: Final = 64 << 20
 """A longer line is not read: decoding it would take several times its size in memory."""
@@ -172,8 +170,6 @@ def read_document(path: Path) -> Any:
 def decode(text: str | bytes) -> Any:
     """Decode JSON; raises a ValueError with the reason if it is not JSON or cannot be read."""
     try:
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):  # it is fast, but refuses lone surrogates and NaN
-            return msgspec.json.decode(text)
-        return json.loads(text)
+        return decode_json(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
