@@ -231,18 +231,26 @@ class _State:
         """Return an independent copy: a thread that hangs in the store may change the old state later."""
         return _State(history=self.history.copy(), edits=self.edits.copy(), timeline=self.timeline.copy())
 
-    def update(self, messages: Sequence[Incoming], *, format: str | None, masks: Masks) -> Update:
-        """Archive what is new in a history, durably, and compare reported usage with what was estimated."""
+    def update(
+        self, messages: Sequence[Incoming], *, format: str | None, masks: Masks
+    ) -> tuple[Update, tuple[str, ...]]:
+        """Archive what is new in a history, durably, and compare reported usage with what was estimated.
+
+        Also returns a warning if a reply among it could not be recorded: then only a figure is missing.
+        """
+        warnings: tuple[str, ...] = ()
         update = self.history.update(messages, format=format, masks=masks)
         if update.is_continued:
             self.timeline.calibrate(update.new)
             if update.new:
                 # Clients that do not append replies send them with the next request.
                 numbers = self.history.numbers[-len(update.new) :]
-                with suppress(HoldfastError):  # only a figure is missing
+                try:
                     self.timeline.record_reply(update.new, numbers)
+                except HoldfastError as error:
+                    warnings = (f"report: {error}",)
         self.timeline.end_calibration()
-        return update
+        return update, warnings
 
     def load(self) -> tuple[str, ...]:
         """Read what other processes recorded, and return warnings of what cannot be read."""
@@ -274,7 +282,7 @@ class _Archived:
     Attributes:
         request: The request, with what archiving found.
         place: The place of its reply in the conversation.
-        warnings: One line for each recorded edit that could not be read.
+        warnings: What could not be recorded, and each recorded edit that could not be read.
     """
 
     request: Request
@@ -1021,7 +1029,7 @@ class Session:
     def _mark_in_use(self) -> None:
         """Mark the session as in use, from time to time. Once it is idle, facts are extracted from the rest of it.
 
-        The mark is a small write. If it fails, the next request tries again.
+        The mark is a small write. If it fails, the next report says so, and the next request tries again.
         """
         knowledge = self.settings.knowledge
         if not knowledge.extraction:
@@ -1033,9 +1041,11 @@ class Session:
         if self._marked_at is not None and 0 <= now - self._marked_at <= max(interval, MIN_MARK_PAUSE):
             return
         mark = make_mark(self.scope, self._resources.learner.reader, time=now)
-        with suppress(HoldfastError):
+        try:
             self._resources.ask_memory(lambda: memory.store.add_jobs([mark]), scope=self.scope)
             self._marked_at = now
+        except HoldfastError as error:
+            self._warnings.append(f"knowledge: {error}")
 
     def _make_end_marks(self) -> list[Job]:
         """Return the mark that says that the engine of the session was closed, if the session was in use here."""
@@ -1257,11 +1267,12 @@ class Session:
         """Archive the messages of a call, or else restore the archived ones. Return the limits that fit."""
 
         def update(state: _State) -> tuple[str, ...]:
+            warnings: tuple[str, ...] = ()
             if messages is not None:
-                state.update(messages, format=format, masks=masks)
+                _, warnings = state.update(messages, format=format, masks=masks)
             else:
                 state.history.restore()
-            return state.load()
+            return (*warnings, *state.load())
 
         self._warnings += self._ask_memory(update, messages=len(messages or ()))
         return self._state.fit(limits)
@@ -1360,9 +1371,9 @@ def _archive_request(
     caller: object,
 ) -> _Archived:
     """Archive what is new, durably, without recalled text, and read the edits of other processes."""
-    update = state.update(messages, format=format, masks=masks)
+    update, warnings = state.update(messages, format=format, masks=masks)
     place = state.history.begin_request(caller=caller)
-    warnings = state.load()
+    warnings += state.load()
     if state.timeline.reported_edits is None:  # edits of earlier processes are in their reports
         state.timeline.reported_edits = len(state.edits.edits)
     request = replace(request, limits=state.fit(request.limits), stripped=update.stripped)

@@ -153,7 +153,12 @@ def test_a_fault_of_the_store_keeps_the_limit(
             assert all(message.text[:10] in held for message in requests[-1])
 
 
+SHORT = Requests([[system(), user("Request 0")], [system(), user("Request 0"), reply("Answer 0"), user("Request 1")]])
+
+
 @more
+@example(requests=SHORT, kinds=frozenset({"add"}), first=3, count=1, limit=SMALL, format="anthropic")  # the mark
+@example(requests=SHORT, kinds=frozenset({"add"}), first=6, count=1, limit=SMALL, format="anthropic")  # the reply
 @given(
     requests=histories(),
     kinds=st.frozensets(st.sampled_from(["add", "read", "search"]), min_size=1),
