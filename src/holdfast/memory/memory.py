@@ -250,9 +250,10 @@ class Memory:
 
     def set_host(self, name: str, *, scope: Scope) -> None:
         """Record the program that a session is from, such as `Claude Code`."""
-        from holdfast.memory.sessions import record_host  # noqa: PLC0415 - see above
+        from holdfast.memory.sessions import read_host, record_host  # noqa: PLC0415 - see above
 
-        record_host(self.store, name, scope=scope, time=self.clock())
+        if name and read_host(self.store, scope) != name:
+            record_host(self.store, name, scope=scope, time=self.clock())
 
     def add_host(self, name: str, *, scope: Scope) -> None:
         """Record the program that a session is from, unless one is recorded: an imported transcript knows it better."""

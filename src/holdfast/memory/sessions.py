@@ -163,8 +163,9 @@ def read_title(store: Store, scope: Scope) -> str:
 
 def record_host(store: Store, name: str, *, scope: Scope, time: int) -> None:
     """Record the program that a session is from."""
-    if name and read_host(store, scope) != name:
-        store.add_records([Record(scope=scope, kind=HOST_NAME, key="", data={"name": name}, time=time)])
+    data = {"name": name}
+    # It is only a figure: no reply needs to wait for the disk because of it.
+    store.add_records([Record(scope=scope, kind=HOST_NAME, key="", data=data, time=time, is_durable=False)])
 
 
 def read_host(store: Store, scope: Scope) -> str:
