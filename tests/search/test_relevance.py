@@ -142,10 +142,22 @@ def test_chinese_words_are_counted_too() -> None:
         ("前回のポートは？", 0.3),
         ("우리 데이터베이스는?", 0.4),
         ("猫为什么打呼噜？", 0.0),
+        ("How long is my commute?", 0.2),
+        ("Which degree do I have?", 0.2),
+        ("What did I name my kitten?", 0.5),
+        ("How do I boil an egg?", 0.0),
+        ("What should I plant next to tomatoes?", 0.0),
+        ("Wie heißt meine Zahnärztin?", 0.2),
+        ("Wann soll ich Tomaten pflanzen?", 0.0),
+        ("Comment s'appelle mon dentiste ?", 0.2),
+        ("我的牙医叫什么名字？", 0.2),
+        ("我该怎么煮鸡蛋？", 0.0),
+        ("私の歯医者の名前は？", 0.2),
+        ("제 치과 의사 이름은?", 0.2),
     ],
 )
 def test_a_question_may_refer_to_what_both_sides_know(text: str, expected: float) -> None:
-    """Who says "we", "the" or "did" asks about something that was said; a general question has none of them."""
+    """Who says "we", "my", "the" or "did" asks about something that was said; a general question has none of them."""
     assert measure_reference(text) == pytest.approx(expected)
 
 

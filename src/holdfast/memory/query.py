@@ -261,7 +261,19 @@ _WE: Final = re.compile(
     r"\b(?:we|us|ours?|wir|uns(?:er\w*)?|nous|notre|nos|nosotr[oa]s|nuestr\w*)\b|我们|我們|咱们|私たち|我々|우리|저희",
     re.IGNORECASE,
 )
-"""The speaker and the agent, or the team: "our", 我们; not "I", who may ask about anything."""
+"""The speaker and the agent, or the team: "our", 我们."""
+_I: Final = re.compile(
+    r"\b(?:I|my|mine|myself|ich|mich|mir|mein\w*|je|mon|ma|mes|yo|mi|mis)\b|\bj['’]|我(?![们們])|私(?!たち)|僕|俺"
+    r"|(?<!\w)(?:내|제|나의|저의|내가|제가|나는|저는)(?!\w)",
+    re.IGNORECASE,
+)
+"""The speaker: "my degree", 我的."""
+_ANYONE: Final = re.compile(
+    r"\b(?:how do|can|could|may|shall|should|would) I\b|\b(?:darf|kann|könnte|soll|sollte) ich\b"
+    r"|\b(?:dois|puis)-je\b|我(?:该|該|应该|應該|怎么|怎麼|可以|能)",
+    re.IGNORECASE,
+)
+"""An "I" that could be anyone: "how do I boil an egg", 我该."""
 _PAST: Final = re.compile(
     r"\b(?:did|was|were|had|hatte\w*|wurde\w*|avait|avions)\b|之前|上次|当时|當時|刚才|剛才|前回|さっき|先ほど|지난번|아까",
     re.IGNORECASE,
@@ -269,7 +281,7 @@ _PAST: Final = re.compile(
 """A time before: "did", "last time" in other languages; not "do" and "is"."""
 _DEFINITE: Final = re.compile(r"\b(?:the|that|this|those|these)\b|[那这這]|その|あの", re.IGNORECASE)
 """A thing that both know: "the port", 那个; not "a port"."""
-_REFERENCES: Final = ((_WE, 0.4), (_PAST, 0.3), (_DEFINITE, 0.2))
+_REFERENCES: Final = ((_WE, 0.4), (_PAST, 0.3), (_DEFINITE, 0.2), (_I, 0.2))
 """How much each of them adds. The weights were chosen with `python -m benchmarks other-words` and `recall`, by leaving
 out each data set once (docs/benchmarks.md)."""
 _MAX_REFERENCE: Final = 0.6
@@ -282,7 +294,8 @@ def measure_reference(text: str) -> float:
     "What did we decide about the old service?" does, "Why do cats purr?" does not. Most of these are stop words, which
     no index contains, so the match of the other words does not show it.
     """
-    reference = sum(weight for pattern, weight in _REFERENCES if pattern.search(text))
+    about_them = _ANYONE.sub("", text)
+    reference = sum(weight for pattern, weight in _REFERENCES if pattern.search(about_them))
     return min(_MAX_REFERENCE, reference)
 
 
