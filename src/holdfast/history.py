@@ -612,6 +612,7 @@ def _has_changed(before: Sequence[Given], now: Sequence[Given]) -> bool:
 
 def _count_unchanged(before: Sequence[Given], now: Sequence[Given]) -> int:
     """Count the messages that two histories begin with in the same form."""
+    before = list(before)  # without the lock of the session, it may become shorter meanwhile
     known = count_equal(before, now)
     for index, (old, new) in enumerate(zip(before[:known], now[:known], strict=True)):
         if old is not new and not _has_same_form(old, new):

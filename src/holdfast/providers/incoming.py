@@ -50,7 +50,8 @@ def normalise(messages: Any, *, known: list[Message | Json] | None = None, first
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
         raise FormatError(f"expected a list of messages, found {type(messages).__name__}", where="messages")
     given = list(messages)
-    stop = first + len(known or ())
+    known = list(known or ())  # without the lock of a session, it may become shorter meanwhile
+    stop = first + len(known)
     if not known or given[first:stop] != known:
         return _normalise(given)
     # Canonical messages are equal if they came in another form, such as with a cache mark.
