@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from holdfast import providers
+from holdfast.context.edits import Item
 from holdfast.history import History
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message
@@ -95,6 +98,58 @@ class TestUpdate:
         history.update([user(f"The key is {secret}.")])
         assert secret in history.messages[0].message.text
         assert secret not in read_texts(memory)[0]
+
+
+def make_marked(marked: int, *, texts: int) -> list[Message]:
+    """Read a conversation whose message `marked` has a cache mark, as clients move it with every request."""
+    listed: list[dict[str, Any]] = []
+    for index in range(texts):
+        block: dict[str, Any] = {"type": "text", "text": f"text {index}"}
+        if index == marked:
+            block["cache_control"] = {"type": "ephemeral"}
+        listed.append({"role": ["system", "user", "assistant"][min(index, 2 - index % 2)], "content": [block]})
+    return providers.read(listed, format="openai_chat")
+
+
+def find_marks(items: Sequence[Item]) -> list[str]:
+    """List the texts of the messages with a cache mark."""
+    return [item.message.text for item in items if "cache_control" in str(item.message.origin)]
+
+
+class TestForms:
+    def test_the_last_form_of_a_message_is_kept(self, history: History, memory: Memory) -> None:
+        """A provider refuses a request with all the cache marks of the requests before it."""
+        for marked in (0, 1, 3, 5):
+            update = history.update(make_marked(marked, texts=6))
+            assert find_marks(history.items) == [f"text {marked}"]
+            assert update.is_continued == (marked > 0)
+        assert update.new == ()
+        assert read_texts(memory) == [f"text {index}" for index in range(6)]
+
+    def test_messages_before_one_in_another_form_stay(self, history: History) -> None:
+        history.update(make_marked(3, texts=4))
+        before = list(history.messages)
+        update = history.update(make_marked(5, texts=6))
+        assert [message.text for message in update.new] == ["text 4", "text 5"]
+        assert update.is_continued
+        assert [old is new for old, new in zip(before, history.messages, strict=False)] == [True, True, False]
+        assert [item.id for item in history.messages] == history.numbers == sorted(history.numbers)
+
+    def test_a_value_of_another_type_is_another_message(self, history: History, memory: Memory) -> None:
+        """`1 == True`, but it is not what the client sends."""
+        for value in (1, True):
+            history.update([user("Run it."), reply("", call("c1", all=value)), results(answer("c1"))])
+            assert str(history.messages[1].message.calls[0].arguments) == str({"all": value})
+        rows = memory.store.read_messages(Select(scope=SCOPE))
+        assert [str(one.arguments) for row in rows for one in row.message.calls] == ["{'all': 1}", "{'all': True}"]
+
+    def test_a_continuation_and_a_history_without_the_store_have_the_forms_of_now(self, history: History) -> None:
+        history.update(make_marked(3, texts=4))
+        now = make_marked(5, texts=6)
+        continuation = history.read_continuation(now)
+        assert continuation is not None
+        assert find_marks([*map(continuation.renew, history.messages), *continuation.new]) == ["text 5"]
+        assert find_marks(history.read_unarchived(now)) == ["text 5"]
 
 
 class TestForget:

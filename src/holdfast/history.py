@@ -20,7 +20,7 @@ from holdfast.memory import archive, exclusion
 from holdfast.memory.archive import NO_MASKS, AppendResult, Key, Masks, unwrap
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import select_texts
-from holdfast.messages import Message, count_equal, units
+from holdfast.messages import Message, count_equal, same, units
 from holdfast.providers import Incoming
 from holdfast.store.base import MessageRow, Scope, Select
 from holdfast.tokens import TokenCounter
@@ -65,11 +65,20 @@ class Continuation:
 
     Attributes:
         system: The system prompt.
+        forms: The known messages that come in another form, by the `id` of the ones that are known.
         new: The messages after those of the last request.
     """
 
     system: tuple[Item, ...]
+    forms: Mapping[int, Message]
     new: tuple[Item, ...]
+
+    def renew(self, item: Item) -> Item:
+        """Return an item of the last window with its message in the form in which it comes now."""
+        message = self.forms.get(id(item.message))
+        if message is None:
+            return item
+        return replace(item, message=message)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,9 +217,9 @@ class History:
             messages = self._normalise(given)
             leading = _count_system(messages)
             parts: list[Sequence[Given]] = []
-            if self._given_system != list(messages[:leading]):
+            if _has_changed(self._given_system, messages[:leading]):
                 parts.append(messages[:leading])
-            parts.append(messages[leading + count_equal(self._given, messages[leading:]) :])
+            parts.append(messages[leading + _count_unchanged(self._given, messages[leading:]) :])
             read: list[Message] = []
             for part in parts:
                 if part:
@@ -237,13 +246,16 @@ class History:
         stripped: list[str] = []
         messages = self._normalise(given)
         leading = _count_system(messages)
-        if self._given_system != list(messages[:leading]):
+        if _has_changed(self._given_system, messages[:leading]):
             stripped += self._update_system(messages[:leading], format=format, masks=masks)
         history = messages[leading:]
         known = count_equal(self._given, history)
-        if known < len(self._given):
-            self._go_back(known)
-        new = _copy(history[known:])
+        # A message that comes in another form, such as without its cache mark, is known. But it is read again, because
+        # the window has the form that the client sends now: with all earlier marks too, a provider would refuse it.
+        unchanged = _count_unchanged(self._given, history)
+        if unchanged < len(self._given):
+            self._go_back(unchanged)
+        new = _copy(history[unchanged:])
         read, removed = self._read(new, format)
         stripped += removed
         own = [message for message in read if message is not None]
@@ -257,7 +269,8 @@ class History:
         self._add_log(_Log(self._keys[-MAX_LOG_KEYS:]))
         self.messages += make_items(own, numbers, count=self.count)
         self.numbers += numbers
-        return Update(new=tuple(own), stripped=tuple(stripped), is_continued=known > 0)
+        later = tuple(message for message in read[known - unchanged :] if message is not None)
+        return Update(new=later, stripped=tuple(stripped), is_continued=known > 0)
 
     def _update_system(self, given: Sequence[Given], *, format: str | None, masks: Masks) -> list[str]:
         """Archive a system prompt that has changed; return what was stripped from it."""
@@ -316,7 +329,11 @@ class History:
             return None
         read = providers.read([*messages[:leading], *history[known:]], format=format)
         items = make_items(read, [0] * len(read), count=self.count)
-        return Continuation(system=tuple(items[:leading]), new=tuple(items[leading:]))
+        forms: dict[int, Message] = {}
+        for old, new in zip(self._given, history[:known], strict=True):
+            if old is not new and isinstance(old, Message) and isinstance(new, Message):
+                forms[id(old)] = new
+        return Continuation(system=tuple(items[:leading]), forms=forms, new=tuple(items[leading:]))
 
     def read_unarchived(self, given: Sequence[Incoming], *, format: str | None = None) -> list[Item]:
         """Read a history without the store.
@@ -331,7 +348,7 @@ class History:
         for item, message in zip(self.messages, messages[leading:], strict=False):
             if item.message.digest != message.digest:
                 break
-            archived.append(item)
+            archived.append(replace(item, message=message))  # in the form in which it comes now
         rest = messages[leading + len(archived) :]
         return [
             *make_items(messages[:leading], [0] * leading, count=self.count),
@@ -586,6 +603,35 @@ def _count_system(messages: Sequence[Given]) -> int:
             break
         count += 1
     return count
+
+
+def _has_changed(before: Sequence[Given], now: Sequence[Given]) -> bool:
+    """Return whether two system prompts differ, or come in different forms."""
+    return len(before) != len(now) or _count_unchanged(before, now) < len(now)
+
+
+def _count_unchanged(before: Sequence[Given], now: Sequence[Given]) -> int:
+    """Count the messages that two histories begin with in the same form."""
+    before = list(before)  # without the lock of the session, it may become shorter meanwhile
+    known = count_equal(before, now)
+    for index, (old, new) in enumerate(zip(before[:known], now[:known], strict=True)):
+        if old is not new and not _has_same_form(old, new):
+            return index
+    return known
+
+
+def _has_same_form(old: Given, new: Given) -> bool:
+    """Return whether two equal messages are rendered the same."""
+    if not isinstance(old, Message) or not isinstance(new, Message):
+        return True  # a form is equal only to the same form
+    return old.digest == new.digest and same(_find_form(old), _find_form(new))
+
+
+def _find_form(message: Message) -> Mapping[str, Any] | None:
+    """Return the form that a message was read from; None if it was not read."""
+    if message.origin is None:
+        return None
+    return message.origin.data
 
 
 def _estimate_size(message: Given) -> int:

@@ -584,7 +584,7 @@ class Session:
             if continuation is None:
                 return None
             replay = self._state.replay(self._limits)
-        messages_sent = [item for item in replay.items if item.kind != "system"]
+        messages_sent = [continuation.renew(item) for item in replay.items if item.kind != "system"]
         items = [*continuation.system, *messages_sent, *continuation.new]
         return list(validate([item.sent for item in items], provider).messages)
 

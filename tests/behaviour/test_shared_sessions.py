@@ -243,6 +243,25 @@ class TestTheSameWordsAgain:
             engine.session("s").assemble([*dropped, *more])
             assert len(archived(engine)) == rows + 3
 
+    @pytest.mark.parametrize("changed", [0, 5, 8])
+    def test_what_a_client_has_changed_repeats_nothing_after_a_restart(self, tmp_path: Path, changed: int) -> None:
+        """The changed message is newer than those after it, and the message after these is newer than it."""
+        messages = conversation(10)
+        with open_engine(tmp_path) as engine:
+            engine.session("s").assemble(messages)
+            messages[changed] = {**messages[changed], "content": "[shortened]"}
+            messages.append({"role": "user", "content": "ok"})
+            engine.session("s").assemble(messages)
+            rows = len(archived(engine))
+            assert rows == len(messages) + 1
+        for number in range(2):
+            messages += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": f"ok {number}"}]
+            with open_engine(tmp_path) as engine:
+                engine.session("s").assemble(messages)
+                assert len(archived(engine)) == rows + 2 * (number + 1)
+                engine.session("s").assemble(messages[:-1])
+                assert len(archived(engine)) == rows + 2 * (number + 1)
+
 
 def test_what_was_forgotten_stays_so_while_a_client_drops_old_messages(tmp_path: Path) -> None:
     """A client that sends only its newest messages moves a forgotten one to the front; said again, it is new."""

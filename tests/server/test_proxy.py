@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import gzip
 import itertools
@@ -117,6 +118,23 @@ class TestAnthropic:
             reply = patient.post(f"{server.url}/v1/messages", json=body, headers={"session-id": "s1"})
             assert reply.headers["x-holdfast-edits"] == ""
             assert server.provider.bodies == [body]
+
+    def test_a_cache_mark_that_moves_is_only_where_the_client_has_put_it(self, start: Start) -> None:
+        """Clients mark the end of each request. The provider takes four marks and refuses a request with more."""
+        history: list[dict[str, Any]] = []
+        with start(["An answer."] * 12) as server:
+            server.engine.session("s0").remember("The staging database has the port 5433.")
+            for turn in range(6):
+                text = f"{turn}: which port has the staging database?"
+                history.append({"role": "user", "content": [{"type": "text", "text": text}]})
+                marked = copy.deepcopy(history)
+                marked[-1]["content"][0]["cache_control"] = {"type": "ephemeral"}
+                body = {"model": MODEL, "max_tokens": 50, "messages": marked}
+                for path in ("messages/count_tokens", "messages"):
+                    patient.post(f"{server.url}/v1/{path}", json=body, headers={"session-id": "s1", **OWNER})
+                history.append({"role": "assistant", "content": [{"type": "text", "text": "An answer."}]})
+            assert [json.dumps(sent).count("cache_control") for sent in server.provider.bodies] == [1] * 12
+            assert "recalled-context" in json.dumps(server.provider.bodies[-1])
 
     def test_a_long_tool_loop_keeps_its_window_and_loses_nothing(self, start: Start) -> None:
         """Every request is valid and under the limit, and the archive has everything."""

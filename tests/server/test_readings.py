@@ -1,5 +1,6 @@
 """Bodies of conversations that are sent again: what has not changed is not read again."""
 
+import json
 from typing import Any
 
 import pytest
@@ -56,6 +57,25 @@ def test_another_format_is_read_anew() -> None:
     second = readings.read(body, format="openai_chat", size=100)
     assert first.messages[0] is not second.messages[0]
     assert second == read_body(body, format="openai_chat")
+
+
+@pytest.mark.parametrize(
+    "other", ['{"a": true, "b": 0.0}', '{"a": 1.0, "b": 0.0}', '{"a": 1, "b": -0.0}', '{"b": 0.0, "a": 1}']
+)
+def test_other_bytes_are_read_anew_also_if_the_values_are_equal(other: str) -> None:
+    """Two clients may send the same call with a number and with a boolean; neither gets the arguments of the other."""
+
+    def make(arguments: str) -> dict[str, Any]:
+        call = {"type": "tool_use", "id": "toolu_1", "name": "run", "input": json.loads(arguments)}
+        return {"messages": [{"role": "user", "content": "Run it."}, {"role": "assistant", "content": [call]}]}
+
+    readings = Readings()
+    readings.read(make('{"a": 1, "b": 0.0}'), format="anthropic", size=100)
+    asked = readings.read(make(other), format="anthropic", size=100)
+    assert json.dumps(asked.messages[1].calls[0].arguments) == other
+    origin = asked.messages[1].origin
+    assert origin is not None
+    assert json.dumps(origin.data["content"][0]["input"]) == other
 
 
 @pytest.mark.parametrize("size", [100, MAX_KEPT_BYTES // 2])

@@ -424,6 +424,7 @@ def identify(
         last = known.numbers.get(before[-1].digest, {}).get(before[-1].nonce, 0)
     has_known = bool(before)
     follows_known = bool(before)
+    branches = _Branches(digests, known)
     for index, message in enumerate(messages):
         forms = _digests_of_forms(digests[index], hints)
         places = follow_forgotten(place, known.forgotten)
@@ -446,6 +447,8 @@ def identify(
                     following |= known.numbers.get(digest, {})
             can_adopt = placing == "history" and follows_known
             key = _find_moved(message, free, following, last=last, can_adopt=can_adopt)
+            if key is None:
+                key = branches.find(index, free, last=last)
             is_last = index + 1 == len(messages)
             if key is None and is_last and not has_known and placing != "certain":
                 # The message is all that is left of a history.
@@ -547,6 +550,46 @@ def _find_moved(
         if has_same_ids or (is_later and (is_appended or is_followed)):
             return key
     return None
+
+
+class _Branches:
+    """Finds messages of a history that an earlier request moved after a changed one, which is newer than they are.
+
+    Args:
+        digests: The digests of the history.
+        known: What is archived.
+    """
+
+    def __init__(self, digests: Sequence[str], known: Known) -> None:
+        self._digests = digests
+        self._known = known
+        self._refused: set[Key] = set()  # so that no part of the archive is followed twice
+
+    def find(self, index: int, free: Iterable[Key], *, last: int) -> Key | None:
+        """Find the archived message that is the same as the one at `index`, after the message with the number `last`.
+
+        It is the same if the history follows the archive from there on, up to a message that is newer than `last`: that
+        one was archived with the changed message before it.
+        """
+        for key in free:
+            if key.digest == self._digests[index] and self._leads_to_newer(key, index, last=last):
+                return key
+        return None
+
+    def _leads_to_newer(self, key: Key, index: int, *, last: int) -> bool:
+        for place in range(index + 1, len(self._digests)):
+            if key in self._refused:
+                return False
+            self._refused.add(key)
+            digest = self._digests[place]
+            numbers = self._known.numbers.get(digest, {})
+            following = [nonce for nonce in nonces_of(key.next_nonce) if nonce in numbers]
+            if not following:
+                return False
+            key = Key(digest, following[0])
+            if numbers[key.nonce] > last:
+                return True
+        return False
 
 
 def _own_nonce(message: Message) -> str | None:

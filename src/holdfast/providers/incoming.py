@@ -42,7 +42,7 @@ _SDK_FIELDS: Final = {
 def normalise(messages: Any, *, known: list[Message | Json] | None = None, first: int = 0) -> list[Message | Json]:
     """Return messages as canonical messages and dicts: objects of SDKs become what one would send back.
 
-    If the messages from `first` on begin with the `known` ones, which were returned before, these are returned
+    If the messages from `first` on begin with the `known` ones, which were returned before, dicts of these are returned
     again, and only the others are read.
     """
     if isinstance(messages, Mapping):
@@ -50,10 +50,13 @@ def normalise(messages: Any, *, known: list[Message | Json] | None = None, first
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
         raise FormatError(f"expected a list of messages, found {type(messages).__name__}", where="messages")
     given = list(messages)
-    stop = first + len(known or ())
-    if known and given[first:stop] == known:
-        return [*_normalise(given[:first]), *known, *_normalise(given[stop:], first=stop)]
-    return _normalise(given)
+    known = list(known or ())  # without the lock of a session, it may become shorter meanwhile
+    stop = first + len(known)
+    if not known or given[first:stop] != known:
+        return _normalise(given)
+    # Canonical messages are equal if they came in another form, such as with a cache mark.
+    again = [new if isinstance(new, Message) else old for old, new in zip(known, given[first:stop], strict=True)]
+    return [*_normalise(given[:first]), *again, *_normalise(given[stop:], first=stop)]
 
 
 def _normalise(messages: Iterable[Any], *, first: int = 0) -> list[Message | Json]:

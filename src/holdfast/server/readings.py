@@ -62,11 +62,12 @@ class Readings:
         messages: Sequence[Message] = ()
         repeated = 0
         for number, reading in kept:
-            count = _count_repeated(reading.messages, listed, format=format)
+            count = _count_equal(reading.messages, listed)
             if count > repeated:
                 known = number
                 messages = reading.messages
                 repeated = count
+        repeated = _count_repeated(messages, listed, format=format)
         # A message that was read already is taken as it is.
         asked = read_body({**body, list_key: [*messages[:repeated], *listed[repeated:]]}, format=format)
         asked = replace(asked, body=body)
@@ -76,6 +77,16 @@ class Readings:
             own = asked.messages[max(0, len(asked.messages) - len(listed)) :]
             self._kept[next(self._numbers)] = _Reading(messages=own, size=size)
         return asked
+
+
+def _count_equal(messages: Sequence[Message], listed: Sequence[Any]) -> int:
+    """Count how many messages at the beginning of a list may have been read before. This is quick, and not exact."""
+    equal = 0
+    for message, data in zip(messages, listed, strict=False):
+        if message.origin is None or message.origin.data != data:
+            break
+        equal += 1
+    return equal
 
 
 def _count_repeated(messages: Sequence[Message], listed: Sequence[Any], *, format: str) -> int:
