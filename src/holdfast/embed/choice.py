@@ -76,6 +76,8 @@ def choose(settings: Embedding, *, allow_remote: bool = False, environ: Environ 
 
 def _open_interim(settings: Embedding, chosen: Embedder | None) -> Embedder | None:
     """Open the static model that serves until a sentence model has embedded the archive; None if there is none."""
+    if settings.model is None and settings.provider != "onnx":  # a sentence model is used only if it is named
+        return None
     from holdfast.embed.onnx import OnnxEmbedder  # noqa: PLC0415 - most processes use another
 
     is_sentence_model = isinstance(chosen, OnnxEmbedder)
