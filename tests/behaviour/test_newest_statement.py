@@ -19,8 +19,11 @@ MARK = "outdated: see the later statement"
 OTHERS = ("The mobile app is built with Flutter.", "Log lines are JSON.", "Screenshots are taken at 1440 by 900.")
 
 
-def ask(folder: Path, statements: list[str], question: str, *, cap: int = 4_000) -> str:
-    """Return the lines of the block for a question, asked long after some statements."""
+def ask(folder: Path, statements: list[str], question: str, *, cap: int = 4_000, first: bool = True) -> str:
+    """Return the lines of the first block of a window, or the last, for a question long after some statements.
+
+    The first block is the overview, if there are facts.
+    """
     history: list[dict[str, Any]] = make_tool_loop([*statements, *OTHERS], turns=30)
     settings = Settings(recall=Recall(hard_cap_tokens=cap, deadline_ms=600_000))
     with Engine.open(folder, settings=settings, background=False) as engine:
@@ -29,8 +32,9 @@ def ask(folder: Path, statements: list[str], question: str, *, cap: int = 4_000)
         engine.work()
         window = session.assemble([*history, {"role": "user", "content": question}], limit=LIMIT)
     shown = "\n".join(message.text for message in window.messages)
-    start = shown.index("<recalled-context")
-    return shown[start : shown.index("</recalled-context")]
+    find = str.index if first else str.rindex
+    start = find(shown, "<recalled-context")
+    return shown[start : shown.index("</recalled-context", start)]
 
 
 @pytest.mark.variants
@@ -76,6 +80,36 @@ def test_the_newest_statement_has_priority_in_a_small_block(tmp_path: Path) -> N
     first = "The retry limit of the importer is a cap at 6 attempts."
     block = ask(tmp_path, [first, "The retry limit is raised to 22 attempts."], "retry limit of the importer?", cap=140)
     assert "raised to 22" in block
+
+
+@pytest.mark.parametrize("cap", [120, 160, 200, 300])
+@pytest.mark.parametrize("changes", [3, 4, 6])
+def test_the_last_of_several_changes_has_priority_in_a_small_block(tmp_path: Path, changes: int, cap: int) -> None:
+    """What was changed again and again is asked for as it is now."""
+    days = [30, 45, 60, 75, 90, 120][:changes]
+    statements = [f"We keep the audit logs for {number} days now, please adjust the config." for number in days]
+    block = ask(tmp_path, statements, "How many days do we keep the audit logs?", cap=cap)
+    assert f"{days[-1]} days" in block
+
+
+@pytest.mark.parametrize(
+    ("statements", "question", "new"),
+    [
+        (["会议定在周一下午三点。", "会议推迟到周四下午了。"], "会议在什么时候？", "周四下午"),
+        (["我们定了用 Redis 做缓存。", "缓存改成 Valkey 了。"], "缓存用什么？", "Valkey"),
+        (["会議は月曜の15時に決まりました。", "会議は火曜の10時に変更になりました。"], "会議はいつですか？", "火曜"),
+    ],
+    ids=["postponed", "replaced", "Japanese"],
+)
+def test_a_decision_that_was_changed_is_no_fact_without_a_mark(
+    tmp_path: Path, statements: list[str], question: str, new: str
+) -> None:
+    """A fact is compared with what was said after it, also at the same moment."""
+    block = ask(tmp_path, statements, question, first=False)
+    assert new in block
+    for line in block.splitlines():
+        if statements[0] in line:
+            assert MARK in line
 
 
 def test_a_statement_in_the_window_is_corrected_by_another_session(tmp_path: Path) -> None:

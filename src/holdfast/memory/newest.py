@@ -14,6 +14,7 @@ import math
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 from typing import Final
@@ -66,7 +67,7 @@ class Newest:
 
     Attributes:
         found: The passages with those statements, ranked to be quoted first.
-        passages: For the place of a passage, the places of the passages that replace it.
+        passages: For the place of a passage, the places of the passages that replace it, the newest first.
         facts: The same for the id of a fact.
         by_facts: The places of the passages that a later fact of the block replaces.
     """
@@ -178,7 +179,7 @@ def find_newest(
 
     # What replaces each of them: later passages, facts of the block, and successors of facts.
     replaced: list[Statement] = []
-    passages: dict[int, list[int]] = {}
+    changed: dict[int, Sequence[int]] = {}
     for place, some in statements.items():
         moment = _read_moment(candidates, place)
         replacing: dict[int, None] = {}  # each place once, in order
@@ -187,8 +188,8 @@ def find_newest(
             if places:
                 replaced.append(statement)
                 replacing.update(dict.fromkeys(places))
-        passages[place] = list(replacing)
-    passages = _leave_out_series(passages)
+        changed[place] = list(replacing)
+    passages, last_of_series = _leave_out_series(changed)
     by_facts = {place for place, some in statements.items() if later.are_replaced(some, place, facts=facts)}
     for place, successor in _find_past_facts(found, texts, past):
         by_facts.add(place)
@@ -198,7 +199,8 @@ def find_newest(
         if not hit.fact.time:
             continue
         statement = fact_statements[hit.fact.id]
-        of_facts[hit.fact.id] = later.find(statement, after=(hit.fact.time, sys.maxsize))
+        learned = (hit.fact.time, max(hit.fact.evidence, default=sys.maxsize))
+        of_facts[hit.fact.id] = later.find(statement, after=learned)
         if of_facts[hit.fact.id]:
             replaced.append(statement)
     # The instructions have no time, so everything that a person says counts as later. They are not marked as outdated:
@@ -207,7 +209,7 @@ def find_newest(
     for statement in instructed:
         of_instructions += later.find(statement, after=(-1, -1), needs_subject=False)
 
-    replacing_first = chain(of_instructions, *passages.values(), *of_facts.values())
+    replacing_first = chain(of_instructions, *passages.values(), last_of_series, *of_facts.values())
     first = _rank_first(found, replacing_first, statements=[*replaced, *instructed])
     return Newest(found=first, passages=passages, facts=of_facts, by_facts=by_facts)
 
@@ -388,7 +390,10 @@ class _LaterTexts:
         speaker: str | None = None,
         needs_subject: bool = True,
     ) -> list[int]:
-        """Find the texts that replace a statement and were written after a moment; see `_read_moment`."""
+        """Find the texts that replace a statement and were written after a moment, the newest first.
+
+        See `_read_moment`.
+        """
         earlier = Earlier.read(statement, self.rarity, asked=self.found.weights, needs_subject=needs_subject)
         weights: dict[int, float] = {}
         for term, weight in earlier.weights.items():
@@ -404,7 +409,7 @@ class _LaterTexts:
                 continue
             if earlier.is_superseded(self.texts[place]):
                 places.append(place)
-        return places
+        return sorted(places, key=partial(_read_moment, candidates), reverse=True)
 
     def are_replaced(self, statements: Iterable[Statement], place: int, *, facts: Sequence[FactHit]) -> bool:
         """Return whether a fact that was learned later, and from other messages, replaces a statement of a passage."""
@@ -422,10 +427,15 @@ class _LaterTexts:
         return False
 
 
-def _leave_out_series(passages: Mapping[int, list[int]]) -> dict[int, list[int]]:
-    """Leave out statements with many later ones: sentences that differ only in a number are a series, as in a log."""
+def _leave_out_series(passages: Mapping[int, Sequence[int]]) -> tuple[dict[int, Sequence[int]], list[int]]:
+    """Leave out statements with many later ones, and return the others and the newest of those that are left out.
+
+    Sentences that differ only in a number are a series, as in a log, and none of them is outdated.
+    """
     series: set[int] = set()
+    last: list[int] = []
     for place, later in passages.items():
         if len(later) > _MAX_CHANGES:
             series.update([place, *later])
-    return {place: later for place, later in passages.items() if place not in series}
+            last.append(later[0])
+    return {place: later for place, later in passages.items() if place not in series}, last
