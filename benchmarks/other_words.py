@@ -22,7 +22,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -30,8 +30,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 from holdfast import Engine, Window, transcripts
 from holdfast.errors import InputError
+from holdfast.memory import block, keys
 from holdfast.messages import Message
 from holdfast.settings import Settings
+from holdfast.store.base import Record
+from holdfast.store.opening import open_memory_store
 
 __all__ = [
     "Archive",
@@ -307,6 +310,7 @@ def open_copies(
     """
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary) / "home"
+        _make_key(home)
         with Engine.open(home, settings=settings, background=False) as engine:
             for fact in facts:
                 engine.session("told").remember(fact)
@@ -325,6 +329,16 @@ def open_copies(
                 shutil.rmtree(copy)
 
         yield open_window
+
+
+def _make_key(home: Path) -> None:
+    """Give a new memory the same key in every run.
+
+    The mark of a block is made with it. How many tokens a mark has depends on its letters, so that a full block has one
+    passage more or less.
+    """
+    with closing(open_memory_store(home, settings=Settings())) as store:
+        store.add_records([Record(scope=keys.OWNER, kind=block.KEY, key="benchmark", data={"key": "00" * 16})])
 
 
 def read_window(window: Window, *, without: str) -> str:

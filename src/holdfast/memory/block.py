@@ -55,7 +55,8 @@ LENGTH: Final = 15
 """The number of characters of a mark, which are `a` to `z` and `2` to `7`."""
 _DIGEST: Final = 5
 """How many of them are the digest; the others are the proof."""
-_KIND: Final = "recall key"
+KEY: Final = "recall key"
+"""The kind of the keys that marks are made with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ UNKEPT: Final = Marks((b"",))
 
 def open_marks(store: Store) -> Marks:
     """Read the keys of a store; make one if it has none, unless the store cannot be written."""
-    return Marks(open_keys(store, kind=_KIND))
+    return Marks(open_keys(store, kind=KEY))
 
 
 def _prove(key: bytes, digest: str) -> str:

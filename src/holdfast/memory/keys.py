@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.store.base import Record, Scope, Select, Store
 
-_OWNER: Final = Scope(tenant="", project="", agent="", session="")
+OWNER: Final = Scope(tenant="", project="", agent="", session="")
 """The scope of the keys. No reader of a tenant has it."""
 _KEY: Final = re.compile("(?:[0-9a-f]{2})+")
 
@@ -25,13 +25,13 @@ def open_keys(store: Store, *, kind: str, size: int = 16) -> tuple[bytes, ...]:
     if known:
         return known
     key = {"key": secrets.token_hex(size)}
-    store.add_records([Record(scope=_OWNER, kind=kind, key=secrets.token_hex(8), data=key)])
+    store.add_records([Record(scope=OWNER, kind=kind, key=secrets.token_hex(8), data=key)])
     return _read_keys(store, kind)
 
 
 def _read_keys(store: Store, kind: str) -> tuple[bytes, ...]:
     keys: list[bytes] = []
-    for row in store.read_records(Select(scope=_OWNER), kind=kind):
+    for row in store.read_records(Select(scope=OWNER), kind=kind):
         key = row.data.get("key")
         if isinstance(key, str) and _KEY.fullmatch(key):
             keys.append(bytes.fromhex(key))
