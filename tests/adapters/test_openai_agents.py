@@ -61,7 +61,8 @@ def test_a_long_conversation_stays_in_its_window(
                 await agents.Runner.run(agent, question(turn), session=session, run_config=config(session))
 
     runner.run(run())
-    check_talk(model_server, engine.session("s1"), librarian)
+    # The runner hands over all items of a run at its end. The session is compacted then, before the result is old.
+    check_talk(model_server, engine.session("s1"), librarian, is_pruned=False)
 
 
 def test_the_conversation_continues_in_another_process(
