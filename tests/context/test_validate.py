@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast import providers
-from holdfast.context.validate import validate
+from holdfast.context.edits import Item
+from holdfast.context.validate import ValidationCache, validate
 from holdfast.errors import FormatError, InvalidWindowError
 from holdfast.messages import Message, Opaque
 from holdfast.providers import FORMATS
@@ -155,3 +156,18 @@ class TestLastResort:
         """Nothing but blank words is nothing."""
         with pytest.raises(InvalidWindowError):
             validate([user(" "), Message(role="user", parts=(Opaque(kind="x", data=1),))], "anthropic")
+
+
+def test_a_last_message_in_another_form_leaves_the_beginning_valid() -> None:
+    """A cache mark that moves with every request changes the last messages, and most of the window stays valid."""
+    items: list[Item] = []
+    for number in range(1, 41):
+        message = user(f"question {number}") if number % 2 else reply(f"answer {number}")
+        items.append(Item(message=message, id=number, tokens=5))
+    cache = ValidationCache()
+    cache.validate(items, "anthropic")
+    beginning = cache.parts[0]
+    items[-2] = replace(items[-2])
+    cache.validate([*items, Item(message=user("why?"), id=41, tokens=5)], "anthropic")
+    assert cache.parts[0] is beginning
+    assert len(beginning.items) > len(items) / 2

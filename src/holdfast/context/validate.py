@@ -421,14 +421,11 @@ class ValidationCache:
             self.parts = []
         make: _Make = partial(validate, provider=provider, reasoning=reasoning)
         start = self._drop_changed(items)
-        stop = start
-        if len(items) - start >= MIN_CACHED:
-            stop += _last_change(items[start:])
-        if stop > start:
-            longer = self._extend(items[start:stop], make, is_last=False)
-            if longer is not None and not longer.valid.repairs and not longer.valid.violations:
-                self.parts.append(longer)
-                start = stop
+        # The last messages may come in another form with the next request, such as without a cache mark. So they are in
+        # a part of their own.
+        for stop in (len(items) - MIN_CACHED, len(items)):
+            if stop - start >= MIN_CACHED:
+                start += self._add_part(items[start:stop], make)
         end = None
         if self.parts:
             end = self._extend(items[start:], make, is_last=True)
@@ -438,6 +435,17 @@ class ValidationCache:
         messages = tuple(chain.from_iterable(map(attrgetter("messages"), windows)))
         wire = tuple(chain.from_iterable(map(attrgetter("wire"), windows)))
         return replace(end.valid, messages=messages, wire=wire, repairs=_shift(end.valid.repairs, by=start))
+
+    def _add_part(self, items: Sequence[Item], make: _Make) -> int:
+        """Keep the beginning of some items, up to the last change of sides, as the next part; return its length."""
+        stop = _last_change(items)
+        if not stop:
+            return 0
+        part = self._extend(items[:stop], make, is_last=False)
+        if part is None or part.valid.repairs or part.valid.violations:
+            return 0
+        self.parts.append(part)
+        return stop
 
     def _drop_changed(self, items: Sequence[Item]) -> int:
         """Drop the parts that a window no longer begins with or ends in; return the number of items of the others."""
