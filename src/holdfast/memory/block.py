@@ -227,7 +227,7 @@ def _sign(body: str, marks: Marks) -> str:
 
 OVERVIEW: Final = "What Holdfast remembers of this project: background, not a request."
 STANDING: Final = "Decisions and preferences that hold:"
-TASKS: Final = "Open tasks:"
+TASKS: Final = "Open tasks, and dates:"
 SESSIONS: Final = "Last sessions, the newest first:"
 MORE: Final = "The tool {tool} shows archived messages by their number (#), with `around` also those next to them."
 
