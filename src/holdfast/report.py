@@ -255,10 +255,11 @@ def warn_opaque(items: Sequence[Item]) -> list[str]:
 def categories(items: Sequence[Item], *, budget: Budget) -> tuple[Category, ...]:
     """Return the tokens of a window by category."""
     sums = dict.fromkeys(NAMES[:-2], 0)
+    sums["tools"] = budget.overhead
     for item in items:
         sums[categorise(item)] += item.tokens
-    sums["recall"] += tokens(items) - sum(sums.values())  # the blocks next to messages
-    sums["tools"] = budget.overhead
+        for block in item.blocks:
+            sums["recall"] += block.tokens
     for item, files in _list_files(items):
         in_files = min(sum(file.tokens for file in files), item.tokens)
         sums[categorise(item)] -= in_files

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -42,7 +41,7 @@ class Item:
     """One message of a window, after the edits so far, and what memory put next to it: an overview, a recalled block.
 
     `id` is its number in the archive, by which edits name it; 0 if it has none, and negative while it cannot be
-    archived. A pinned one may not be edited. `total` are its tokens with its blocks.
+    archived. A pinned one may not be edited.
     """
 
     message: Message
@@ -52,10 +51,6 @@ class Item:
     pinned: bool = False
     block: Block | None = None
     overview: Block | None = None
-    total: int = field(init=False, repr=False, compare=False)  # not a property: a turn adds them up several times
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "total", self.tokens + sum(block.tokens for block in self.blocks))
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -70,6 +65,13 @@ class Item:
         if self.kind == "overview":
             return self.tokens
         return sum(block.tokens for block in self.blocks)
+
+    @property
+    def total(self) -> int:
+        """The tokens of the item with its blocks."""
+        if self.block is None and self.overview is None:
+            return self.tokens
+        return self.tokens + sum(block.tokens for block in self.blocks)
 
     @property
     def sent(self) -> Message:
@@ -91,12 +93,9 @@ def make_items(messages: Sequence[Message], numbers: Sequence[int], *, count: To
     return items
 
 
-_TOTAL: Final = attrgetter("total")
-
-
 def tokens(items: Iterable[Item]) -> int:
     """Return the tokens of a window."""
-    return sum(map(_TOTAL, items))
+    return sum([item.total for item in items])  # a list, because a generator is slower and a turn calls this often
 
 
 # --- changes -----------------------------------------------------------------

@@ -163,8 +163,6 @@ def plan_edits(
         is_recorded=is_recorded,
         count=count,
     )
-    if _fits(pruned.items, rules.usual, budget):  # as in most turns
-        return pruned
     # A cut costs the provider's cache, so whatever else saves tokens is done at the same time.
     is_due = rules.is_sharing and _is_cut_due(pruned.items, rules, reserved=rooms[0])
     if is_due:

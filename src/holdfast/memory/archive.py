@@ -155,8 +155,6 @@ def append(
     looked_up = [message.digest for message in messages]
     if before:
         looked_up.append(before[-1].digest)
-        among = set(looked_up)
-        before = [key for key in before if key.digest in among]  # no message can be taken for one of the others
     found = store.find(scope, looked_up)
     keys = identify(messages, known=found, before=before, place=place, placing=placing)
     if _are_known(keys, found):  # nothing is written

@@ -27,8 +27,6 @@ _MIN_CHARS: Final = 8  # characters; nothing shorter holds a name and a secret
 _MAX_PASSES: Final = 4
 _MAX_KEPT_CHARS: Final = 32  # characters; enough for roles, kinds of blocks, formats and names of tools
 _MAX_KEPT: Final = 256  # texts
-_MAX_REPEATED_CHARS: Final = 4096  # characters; enough for most replies of a model, which clients send back
-_MAX_REPEATED: Final = 128  # texts
 _MIN_KEY_CHARS: Final = 20  # characters; a key of an object that could be a token
 
 
@@ -50,20 +48,12 @@ def find(text: str) -> list[Secret]:
         return []
     if len(text) <= _MAX_KEPT_CHARS:
         return list(_find_again(text))
-    if len(text) <= _MAX_REPEATED_CHARS:
-        return list(_find_repeated(text))
     return _find(text)
 
 
 @lru_cache(maxsize=_MAX_KEPT)
 def _find_again(text: str) -> tuple[Secret, ...]:
     """Return the secrets in a short text: most are in every message, and take a third of the time to mask one."""
-    return tuple(_find(text))
-
-
-@lru_cache(maxsize=_MAX_REPEATED)
-def _find_repeated(text: str) -> tuple[Secret, ...]:
-    """Return the secrets in a text that may come again soon: a client sends the reply back with its next request."""
     return tuple(_find(text))
 
 
