@@ -338,7 +338,7 @@ def _make_key(home: Path) -> None:
     passage more or less.
     """
     with closing(open_memory_store(home, settings=Settings())) as store:
-        store.add_records([Record(scope=keys.OWNER, kind=block.KEY, key="benchmark", data={"key": "00" * 16})])
+        store.add_records([Record(scope=keys.OWNER, kind=block.KEY_KIND, key="benchmark", data={"key": "00" * 16})])
 
 
 def read_window(window: Window, *, without: str) -> str:

@@ -65,7 +65,7 @@ class Continuation:
 
     Attributes:
         system: The system prompt.
-        forms: The known messages that come in another form, by the `id` of the ones that are known.
+        forms: For a known message that comes in another form, by its address (`id()`), the message as it comes now.
         new: The messages after those of the last request.
     """
 
@@ -219,7 +219,10 @@ class History:
             parts: list[Sequence[Given]] = []
             if _has_changed(self._given_system, messages[:leading]):
                 parts.append(messages[:leading])
-            parts.append(messages[leading + _count_unchanged(self._given, messages[leading:]) :])
+            before = self._given.copy()  # without the lock of the session, it may become shorter meanwhile
+            history = messages[leading:]
+            known = before[: count_equal(before, history)]
+            parts.append(history[_count_unchanged(known, history) :])
             read: list[Message] = []
             for part in parts:
                 if part:
@@ -252,7 +255,7 @@ class History:
         known = count_equal(self._given, history)
         # A message that comes in another form, such as without its cache mark, is known. But it is read again, because
         # the window has the form that the client sends now: with all earlier marks too, a provider would refuse it.
-        unchanged = _count_unchanged(self._given, history)
+        unchanged = _count_unchanged(self._given[:known], history)
         if unchanged < len(self._given):
             self._go_back(unchanged)
         new = _copy(history[unchanged:])
@@ -269,6 +272,7 @@ class History:
         self._add_log(_Log(self._keys[-MAX_LOG_KEYS:]))
         self.messages += make_items(own, numbers, count=self.count)
         self.numbers += numbers
+        # Those that are only in another form are not new.
         later = tuple(message for message in read[known - unchanged :] if message is not None)
         return Update(new=later, stripped=tuple(stripped), is_continued=known > 0)
 
@@ -607,23 +611,23 @@ def _count_system(messages: Sequence[Given]) -> int:
 
 def _has_changed(before: Sequence[Given], now: Sequence[Given]) -> bool:
     """Return whether two system prompts differ, or come in different forms."""
-    return len(before) != len(now) or _count_unchanged(before, now) < len(now)
+    if list(before) != list(now):
+        return True
+    return _count_unchanged(before, now) < len(before)
 
 
-def _count_unchanged(before: Sequence[Given], now: Sequence[Given]) -> int:
-    """Count the messages that two histories begin with in the same form."""
-    before = list(before)  # without the lock of the session, it may become shorter meanwhile
-    known = count_equal(before, now)
-    for index, (old, new) in enumerate(zip(before[:known], now[:known], strict=True)):
+def _count_unchanged(known: Sequence[Given], now: Sequence[Given]) -> int:
+    """Count how many known messages a history begins with in the form in which they came before."""
+    for index, (old, new) in enumerate(zip(known, now, strict=False)):
         if old is not new and not _has_same_form(old, new):
             return index
-    return known
+    return len(known)
 
 
 def _has_same_form(old: Given, new: Given) -> bool:
     """Return whether two equal messages are rendered the same."""
     if not isinstance(old, Message) or not isinstance(new, Message):
-        return True  # a form is equal only to the same form
+        return True  # a dict is its own form
     return old.digest == new.digest and same(_find_form(old), _find_form(new))
 
 

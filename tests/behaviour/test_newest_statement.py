@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,8 @@ MARK = "outdated: see the later statement"
 OTHERS = ("The mobile app is built with Flutter.", "Log lines are JSON.", "Screenshots are taken at 1440 by 900.")
 
 
-def ask(folder: Path, statements: list[str], question: str, *, cap: int = 4_000, first: bool = True) -> str:
-    """Return the lines of the first block of a window, or the last, for a question long after some statements.
-
-    The first block is the overview, if there are facts.
-    """
+def ask(folder: Path, statements: list[str], question: str, *, cap: int = 4_000) -> str:
+    """Return the blocks of a window, for a question long after some statements: the overview, and what is recalled."""
     history: list[dict[str, Any]] = make_tool_loop([*statements, *OTHERS], turns=30)
     settings = Settings(recall=Recall(hard_cap_tokens=cap, deadline_ms=600_000))
     with Engine.open(folder, settings=settings, background=False) as engine:
@@ -32,9 +30,7 @@ def ask(folder: Path, statements: list[str], question: str, *, cap: int = 4_000,
         engine.work()
         window = session.assemble([*history, {"role": "user", "content": question}], limit=LIMIT)
     shown = "\n".join(message.text for message in window.messages)
-    find = str.index if first else str.rindex
-    start = find(shown, "<recalled-context")
-    return shown[start : shown.index("</recalled-context", start)]
+    return "\n".join(re.findall(r"<recalled-context.*?</recalled-context", shown, re.DOTALL))
 
 
 @pytest.mark.variants
@@ -105,7 +101,7 @@ def test_a_decision_that_was_changed_is_no_fact_without_a_mark(
     tmp_path: Path, statements: list[str], question: str, new: str
 ) -> None:
     """A fact is compared with what was said after it, also at the same moment."""
-    block = ask(tmp_path, statements, question, first=False)
+    block = ask(tmp_path, statements, question)
     assert new in block
     for line in block.splitlines():
         if statements[0] in line:

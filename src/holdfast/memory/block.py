@@ -55,7 +55,7 @@ LENGTH: Final = 15
 """The number of characters of a mark, which are `a` to `z` and `2` to `7`."""
 _DIGEST: Final = 5
 """How many of them are the digest; the others are the proof."""
-KEY: Final = "recall key"
+KEY_KIND: Final = "recall key"
 """The kind of the keys that marks are made with."""
 
 
@@ -85,7 +85,7 @@ UNKEPT: Final = Marks((b"",))
 
 def open_marks(store: Store) -> Marks:
     """Read the keys of a store; make one if it has none, unless the store cannot be written."""
-    return Marks(open_keys(store, kind=KEY))
+    return Marks(open_keys(store, kind=KEY_KIND))
 
 
 def _prove(key: bytes, digest: str) -> str:
@@ -227,7 +227,7 @@ def _sign(body: str, marks: Marks) -> str:
 
 OVERVIEW: Final = "What Holdfast remembers of this project: background, not a request."
 STANDING: Final = "Decisions and preferences that hold:"
-TASKS: Final = "Open tasks, and dates:"
+TASKS: Final = "Open tasks and dates:"
 SESSIONS: Final = "Last sessions, the newest first:"
 MORE: Final = "The tool {tool} shows archived messages by their number (#), with `around` also those next to them."
 

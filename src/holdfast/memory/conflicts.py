@@ -117,13 +117,18 @@ def may_be_replaced(fact: FactRow, later: FactRow) -> bool:
 
     It has enough words in common with it. It is not certain that it replaces it.
     """
-    is_later = later.time > fact.time and set(fact.evidence).isdisjoint(later.evidence)
+    is_later = _read_moment(later) > _read_moment(fact) and set(fact.evidence).isdisjoint(later.evidence)
     if not is_later or not _may_take_back(later.content):  # most do not, and the rest takes longer
         return False
     claims = _read_claims(fact, later)
     if claims is None or are_about_others(*claims) or ends_another(claims[1], claims[0]):
         return False
     return Statement.read(later.content).takes_back(Statement.read(fact.content))
+
+
+def _read_moment(fact: FactRow) -> tuple[int, int]:
+    """Return when a fact was said: its time, and its last message. Messages that are archived together have one time."""
+    return fact.time, max(fact.evidence, default=0)
 
 
 def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:

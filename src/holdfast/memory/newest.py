@@ -67,7 +67,8 @@ class Newest:
 
     Attributes:
         found: The passages with those statements, ranked to be quoted first.
-        passages: For the place of a passage, the places of the passages that replace it, the newest first.
+        passages: For the place of a passage, the places of the passages that replace it: for each of its statements
+            the newest first.
         facts: The same for the id of a fact.
         by_facts: The places of the passages that a later fact of the block replaces.
     """
@@ -390,10 +391,7 @@ class _LaterTexts:
         speaker: str | None = None,
         needs_subject: bool = True,
     ) -> list[int]:
-        """Find the texts that replace a statement and were written after a moment, the newest first.
-
-        See `_read_moment`.
-        """
+        """Find the texts that replace a statement, the newest first; `after` is a moment, see `_read_moment`."""
         earlier = Earlier.read(statement, self.rarity, asked=self.found.weights, needs_subject=needs_subject)
         weights: dict[int, float] = {}
         for term, weight in earlier.weights.items():

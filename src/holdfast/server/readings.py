@@ -60,13 +60,13 @@ class Readings:
             kept = self._kept.items()
         known = -1
         messages: Sequence[Message] = ()
-        repeated = 0
+        alike = 0
         for number, reading in kept:
-            count = _count_equal(reading.messages, listed)
-            if count > repeated:
+            count = _count_alike(reading.messages, listed)  # the exact comparison takes long, so it is made once
+            if count > alike:
                 known = number
                 messages = reading.messages
-                repeated = count
+                alike = count
         repeated = _count_repeated(messages, listed, format=format)
         # A message that was read already is taken as it is.
         asked = read_body({**body, list_key: [*messages[:repeated], *listed[repeated:]]}, format=format)
@@ -79,14 +79,14 @@ class Readings:
         return asked
 
 
-def _count_equal(messages: Sequence[Message], listed: Sequence[Any]) -> int:
-    """Count how many messages at the beginning of a list may have been read before. This is quick, and not exact."""
-    equal = 0
+def _count_alike(messages: Sequence[Message], listed: Sequence[Any]) -> int:
+    """Count how many messages at the beginning of a list have equal values in these messages, such as `1` and `true`."""
+    alike = 0
     for message, data in zip(messages, listed, strict=False):
         if message.origin is None or message.origin.data != data:
             break
-        equal += 1
-    return equal
+        alike += 1
+    return alike
 
 
 def _count_repeated(messages: Sequence[Message], listed: Sequence[Any], *, format: str) -> int:
