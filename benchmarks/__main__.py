@@ -159,6 +159,7 @@ def recall(*, dataset: str, path: Path, cap: int, limit: int | None, no_vectors:
     from benchmarks.other_words import load_sheet  # noqa: PLC0415 - as above
     from benchmarks.recall import measure  # noqa: PLC0415 - as above
 
+    sheet = load_sheet()
     conversations = load(dataset, path)[:limit]
     embedder, notes = _embedder(no_vectors=no_vectors)
     questions = sum(len(conversation.questions) for conversation in conversations)
@@ -167,7 +168,8 @@ def recall(*, dataset: str, path: Path, cap: int, limit: int | None, no_vectors:
             conversations,
             embedder=embedder,
             cap=cap,
-            unrelated=load_sheet("all").unrelated,
+            unrelated=sheet.unrelated,
+            about_oneself=sheet.about_oneself,
             progress=lambda n: progress.advance(n, "questions"),
         )
     if as_json:
@@ -176,7 +178,8 @@ def recall(*, dataset: str, path: Path, cap: int, limit: int | None, no_vectors:
     echo(f"{dataset}: {found['questions']} questions, {cap} tokens, {'; '.join(notes)}")
     print_table(found["systems"], first="system")
     print_table(found["by_cap"], first="R at a cap")
-    echo(f"Blocks for unrelated questions take {found['unrelated_tokens']} tokens on average.")
+    echo(f"Blocks for unrelated questions take {found['unrelated_tokens']} tokens on average;")
+    echo(f"for those that a person asks about oneself, {found['about_oneself_tokens']}.")
 
 
 @bench.command()

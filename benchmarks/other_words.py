@@ -78,7 +78,8 @@ class Sheet:
     """The facts of generated conversations, the questions about real sessions by file, and unrelated questions.
 
     `joined` names the short sessions that are one conversation, in its order; `digests` has the first digits of the
-    SHA-256 of every file.
+    SHA-256 of every file. `about_oneself` are unrelated questions too, in which a person speaks of "my" things; only
+    the first sheet has them.
     """
 
     facts: Sequence[tuple[str, Question]]
@@ -86,6 +87,7 @@ class Sheet:
     joined: Sequence[str]
     digests: Mapping[str, str]
     unrelated: Sequence[str]
+    about_oneself: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,7 @@ def load_sheet(half: Half = "all", *, sheet: int = 1) -> Sheet:
         joined=data["joined"],
         digests=data["files"],
         unrelated=_select(data["unrelated"], half),
+        about_oneself=_select(data.get("about_oneself", ()), half),
     )
 
 

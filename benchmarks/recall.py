@@ -188,16 +188,18 @@ def measure(
     cap: int = 4000,
     caps: Sequence[int] = CAPS,
     unrelated: Sequence[str] = (),
+    about_oneself: Sequence[str] = (),
     progress: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Ask every question of every conversation; the JSON that `python -m benchmarks recall` prints.
 
     `holdfast` is the block of a default installation. `ungraded` may take the whole cap for every question, and `full`
     is filled to the cap. `by_cap` is `r_cap` of full blocks. A part of the `unrelated` questions is asked of each
-    conversation.
+    conversation, and of those that a person asks `about_oneself`, which have nothing to do with it either.
     """
     asked: dict[str, list[Asked]] = {"holdfast": [], "ungraded": [], "full": [], "bm25": [], "seed": []}
     not_needed: list[int] = []
+    not_needed_by_oneself: list[int] = []
     at: dict[str, dict[int, list[float]]] = {name: {each: [] for each in caps} for name in ("full", "bm25", "seed")}
     indexer = None if embedder is None else Remembering(embedder)
     hashed = Remembering(HashEmbedder())
@@ -222,6 +224,7 @@ def measure(
                             shares.append(_shares(question, conversation, answer)[2])
                     progress(1)
             not_needed += held.count_unrelated(unrelated[number % parts :: parts], cap=cap)
+            not_needed_by_oneself += held.count_unrelated(about_oneself[number % parts :: parts], cap=cap)
             held.store.close()
     return {
         "questions": len(asked["holdfast"]),
@@ -231,8 +234,15 @@ def measure(
             name: {f"{each}": round(float(np.mean(shares)), 4) for each, shares in found.items()}
             for name, found in at.items()
         },
-        "unrelated_tokens": round(float(np.mean(not_needed)), 1) if not_needed else None,
+        "unrelated_tokens": _mean(not_needed),
+        "about_oneself_tokens": _mean(not_needed_by_oneself),
     }
+
+
+def _mean(sizes: Sequence[int]) -> float | None:
+    if not sizes:
+        return None
+    return round(float(np.mean(sizes)), 1)
 
 
 def by_limit(conversation: Conversation) -> list[tuple[int, list[Question]]]:

@@ -17,10 +17,16 @@ def test_all_systems_are_measured_in_the_same_run() -> None:
     """Ours, graded, ungraded and full, plain BM25 and the original formula, each with the same figures and caps."""
     ticks: list[int] = []
     unrelated = ["What is the capital of Burkina Faso?"]
-    found = measure(load("locomo", FILES / "locomo.json"), embedder=None, unrelated=unrelated, progress=ticks.append)
+    found = measure(
+        load("locomo", FILES / "locomo.json"),
+        embedder=None,
+        unrelated=unrelated,
+        about_oneself=["My zipper is stuck. Any tricks?"],
+        progress=ticks.append,
+    )
     assert found["questions"] == len(ticks) == 3
     assert found["cap"] == 4000
-    assert found["unrelated_tokens"] == 0
+    assert found["unrelated_tokens"] == found["about_oneself_tokens"] == 0
     assert set(found["systems"]) == {"holdfast", "ungraded", "full", "bm25", "seed"}
     assert all(list(shares) == ["500", "1000", "2000", "4000"] for shares in found["by_cap"].values())
     assert all(set(figures) == FIGURES for figures in found["systems"].values())

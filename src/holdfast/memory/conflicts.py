@@ -127,7 +127,7 @@ def may_be_replaced(fact: FactRow, later: FactRow) -> bool:
 
 
 def _read_moment(fact: FactRow) -> tuple[int, int]:
-    """Return when a fact was said: its time, and its last message. Messages that are archived together have one time."""
+    """Return when a fact was said: its time, and its last message, since messages of one time are in order."""
     return fact.time, max(fact.evidence, default=0)
 
 

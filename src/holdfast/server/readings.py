@@ -80,7 +80,7 @@ class Readings:
 
 
 def _count_alike(messages: Sequence[Message], listed: Sequence[Any]) -> int:
-    """Count how many messages at the beginning of a list have equal values in these messages, such as `1` and `true`."""
+    """Count the messages at the beginning of a list whose values are equal in these messages, as are `1` and `true`."""
     alike = 0
     for message, data in zip(messages, listed, strict=False):
         if message.origin is None or message.origin.data != data:
