@@ -18,6 +18,7 @@ from holdfast.errors import StorageError
 from holdfast.memory import archive
 from holdfast.messages import Message
 from holdfast.store.base import Job, PassageText, Record, Scope, Select
+from holdfast.store.connection import connect, is_store_file, migrate
 from holdfast.store.cutting import plain_cut
 from holdfast.store.repair import recover_rows, repair
 from holdfast.store.sqlite import SqliteStore
@@ -252,12 +253,12 @@ class TestRepair:
             assert len(store.read_passages(Select(scope=HERE))) == 1
 
     @pytest.mark.parametrize(
-        "spoiled",
-        [lambda _: b"", lambda data: data[:50], lambda data: data[: len(data) // 2 + 100], lambda _: b"\xff" * 9000],
-        ids=["empty", "only a header", "half", "not a database"],
+        "spoiled", [lambda _: b"", lambda data: data[: len(data) // 2 + 100]], ids=["empty", "half"]
     )
-    def test_any_bytes_can_be_repaired(self, tmp_path: Path, spoiled: Callable[[bytes], bytes]) -> None:
-        """However little is left of a file, repairing gives a store that opens."""
+    def test_however_little_is_left_the_repaired_store_opens(
+        self, tmp_path: Path, spoiled: Callable[[bytes], bytes]
+    ) -> None:
+        """It has what the report says."""
         path = tmp_path / "store.db"
         fill(path, 60)
         path.write_bytes(spoiled(path.read_bytes()))
@@ -265,6 +266,42 @@ class TestRepair:
         with SqliteStore(path) as store:
             assert len(texts(store, across=True)) + len(texts(store, scope=ELSEWHERE)) == report.kept["messages"]
         assert check(path).sound
+
+    @pytest.mark.parametrize("data", [b"\xff" * 9000, b"SQLite format 3\0" + b"\0" * 40, b"My notes.\n"])
+    def test_a_file_with_nothing_from_a_store_is_left_as_it_is(self, tmp_path: Path, data: bytes) -> None:
+        """It may be something else, and an empty store in its place is worth nothing."""
+        path = tmp_path / "notes.txt"
+        path.write_bytes(data)
+        with pytest.raises(StorageError, match="nothing in this file is from a Holdfast store"):
+            repair(path, stamp="t")
+        assert path.read_bytes() == data
+        assert list(tmp_path.iterdir()) == [path]
+
+    def test_a_database_of_another_program_is_left_as_it_is(self, tmp_path: Path) -> None:
+        """Even if a row of it looks like one of ours."""
+        path = tmp_path / "app.db"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE customers(id INTEGER PRIMARY KEY, a, b, c, d)")
+            connection.execute("INSERT INTO customers VALUES (1, 'Ada', 'Berlin', 'x', 'y')")
+            connection.commit()
+        before = path.read_bytes()
+        with pytest.raises(StorageError, match="a database of another program, which is left as it is"):
+            repair(path, stamp="t")
+        assert path.read_bytes() == before
+        assert list(tmp_path.iterdir()) == [path]
+
+    def test_a_store_whose_tables_are_in_the_log_only_is_repaired(self, tmp_path: Path) -> None:
+        """Its file does not say yet whose it is."""
+        path = tmp_path / "store.db"
+        with closing(connect(path, wait=0)) as writer:
+            migrate(writer, path=path)
+            with SqliteStore(path) as store:
+                store.add_messages([make_message("the gateway listens on 8443")])
+            copy = tmp_path / "copy.db"
+            for ending in ("", "-wal"):
+                shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")
+        assert not is_store_file(copy)
+        assert repair(copy, stamp="t").kept["messages"] == 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")

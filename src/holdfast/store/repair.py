@@ -45,6 +45,7 @@ from holdfast.store.connection import (
     connect,
     explain_encryption,
     is_error,
+    is_store_file,
     list_errors,
     migrate,
     open_file,
@@ -170,6 +171,10 @@ class _RecoveredRows:
             return
         self.tables[name][number] = values
 
+    def is_empty(self) -> bool:
+        """Return whether no row was found."""
+        return not any(self.tables.values())
+
     def describe_missing(self) -> list[str]:
         """Return which numbers have no message, as ranges in one sentence; nothing if there are none."""
         known = self.explained.union(self.tables["messages"])
@@ -238,7 +243,8 @@ def repair(
 
     `cutter` gets the store without its index and returns the function that divides a message into passages; the index
     is rebuilt with it. The stamp is the time unless one is given. No other process may have the store open. If there is
-    no such file, or no room for the new one, the old one is untouched. What killed repairs have left is deleted.
+    no such file, or no room for the new one, the old one is untouched, and so is a file of another program. What killed
+    repairs have left is deleted.
     """
     if not path.exists():
         raise StorageError("no such store. Check the path.", path=path)
@@ -252,12 +258,20 @@ def repair(
     part = path.with_name(f"{path.name}.repaired.{stamp}")
     damaged = path.with_name(f"{path.name}.damaged.{stamp}")
     try:
+        if _is_foreign(path):  # some of its rows may look like ours
+            raise StorageError("a database of another program, which is left as it is. Choose another file.", path=path)
         with translate_errors(path):
             rows = _RecoveredRows()
             if key is None:
                 rows.read(recover_rows(path))
             else:
                 rows.read(recover_encrypted_rows(path, key=key))
+        if rows.is_empty() and path.stat().st_size and not is_store_file(path):
+            raise StorageError(
+                "nothing in this file is from a Holdfast store, so it is left as it is. Choose another file, or move it"
+                " away to begin a new store.",
+                path=path,
+            )
         rows.write(part, key=key)
         _rebuild_index(part, cutter, key=key)
         _replace(path, part, damaged)
@@ -271,6 +285,18 @@ def repair(
         lost=(*rows.lost, *rows.describe_missing()),
         unscoped=rows.count_unscoped(),
     )
+
+
+def _is_foreign(path: Path) -> bool:
+    """Return whether a file, with its log, is a database with tables of another program."""
+    with path.open("rb") as file:
+        is_database = file.read(len(_MAGIC)) == _MAGIC
+    if not is_database or is_store_file(path):
+        return False
+    with TemporaryDirectory(dir=path.parent, prefix=REPAIR_FOLDER) as folder:
+        copy = Path(folder) / REPAIR_COPY
+        page_size = _copy_pages(path, copy)
+        return copy.stat().st_size > page_size and not is_store_file(copy)
 
 
 def _rebuild_index(part: Path, cutter: Cutter, *, key: Secret | None) -> None:
