@@ -9,7 +9,9 @@ from typing import Literal
 import pytest
 
 from holdfast import Engine
-from holdfast.memory.related_facts import find_related_facts
+from holdfast.embed.hashed import HashEmbedder
+from holdfast.embed.static import StaticEmbedder, find_static, find_wordllama
+from holdfast.memory.related_facts import MAX_RELATED, find_related_facts
 from holdfast.settings import Embedding, Recall, Settings
 from holdfast.store.base import FactRow, Scope
 
@@ -57,6 +59,53 @@ def test_the_best_fact_excludes_those_that_match_much_less() -> None:
     rows = make_rows([*FACTS, "Customers are invoiced in March.", "Gold is traded on Mondays."])
     found = find_related_facts(rows, "What is the first response time for gold customers?", limit=10)
     assert [hit.fact.content for hit in found] == [FACTS[0]]
+
+
+needs_wordllama = pytest.mark.skipif(find_wordllama() is None, reason="the package wordllama is not installed")
+
+
+@needs_wordllama
+@pytest.mark.parametrize(
+    ("question", "content"),
+    [
+        ("Up to when may a buyer send goods back?", "The refund window is 28 days from delivery."),
+        ("Why do quiet sockets die after a while?", "The load balancer drops idle connections after 350 seconds."),
+        ("新版本给一小部分用户试用多久？", "灰度发布先放百分之五的流量，观察四十分钟。"),
+    ],
+)
+def test_a_question_finds_a_fact_by_its_vector(question: str, content: str) -> None:
+    """No word of the one is related to a word of the other."""
+    rows = make_rows([*FACTS, content])
+    assert content not in [hit.fact.content for hit in find_related_facts(rows, question, limit=25)]
+    found = find_related_facts(rows, question, limit=25, embedder=StaticEmbedder.from_wordllama())
+    assert content in [hit.fact.content for hit in found]
+
+
+@needs_wordllama
+def test_the_only_fact_is_found_by_its_vector() -> None:
+    """There is no other to compare it with."""
+    rows = make_rows(["The refund window is 28 days from delivery."])
+    question = "Up to when may a buyer send goods back?"
+    assert find_related_facts(rows, question, limit=25, embedder=StaticEmbedder.from_wordllama())
+
+
+@needs_wordllama
+def test_few_facts_are_recalled_however_many_match_a_little() -> None:
+    """One hundred of them would hide the one that was asked for."""
+    rooms = [f"Room {number} is cleaned on Mondays." for number in range(30)]
+    rows = make_rows([*rooms, *[f"Invoice {number} was paid by the bank." for number in range(60)]])
+    question = "How often is somebody sweeping the floor?"
+    found = find_related_facts(rows, question, limit=25, embedder=StaticEmbedder.from_wordllama())
+    assert len(found) == MAX_RELATED
+
+
+@needs_wordllama
+def test_only_static_models_embed_facts_during_a_recall() -> None:
+    """A sentence model takes milliseconds for each of them, and a service costs money."""
+    static = StaticEmbedder.from_wordllama()
+    assert find_static([HashEmbedder(), static]) is static
+    assert find_static([HashEmbedder()]) is None
+    assert find_related_facts([], "Which queue do we have?", limit=25, embedder=static) == []
 
 
 def open_engine(folder: Path, *, overview_tokens: int = 0, eagerness: Literal["normal", "shy"] = "normal") -> Engine:

@@ -10,7 +10,7 @@ import importlib.util
 import json
 import math
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -127,12 +127,24 @@ class JointEmbedder:
         return rows
 
 
+def find_static(embedders: Iterable[Embedder]) -> Embedder | None:
+    """Return the first embedder whose model is static: it embeds hundreds of texts while a question waits."""
+    for embedder in embedders:
+        if _is_static(embedder):
+            return embedder
+    return None
+
+
+def _is_static(embedder: Embedder | None) -> bool:
+    return isinstance(behind_cache(embedder), StaticEmbedder | JointEmbedder)
+
+
 def vector_weight(embedder: Embedder | None, query: str) -> float:
     """Return how much vectors count for a query, from 0 to 1.
 
     Static tables know little of scripts without spaces: the weight is the share of letters of other scripts.
     """
-    if query.isascii() or not isinstance(behind_cache(embedder), StaticEmbedder | JointEmbedder):
+    if query.isascii() or not _is_static(embedder):
         return 1.0
     letters = [character for character in query if character.isalpha()]
     return 1 - sum(map(is_unsegmented, letters)) / max(1, len(letters))

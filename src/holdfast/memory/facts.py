@@ -138,7 +138,8 @@ class FactHit:
     Attributes:
         fact: The fact.
         score: The share of the question, by rarity of its words, that the fact contains; or how well one of the
-            questions that it answers matches, if that is more.
+            questions that it answers matches, if that is more. Of a fact in other words, that share with related words,
+            plus how similar its vector is.
         by_question: Whether one of these matches as well as the fact itself, or better.
         note: What a block says about it: that another fact contradicts it, or when it held.
         superseded: Whether a later statement or fact in the block replaces it.

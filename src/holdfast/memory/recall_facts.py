@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from holdfast.embed.base import Embedder
+from holdfast.embed.static import find_static
 from holdfast.memory import conflicts, facts
 from holdfast.memory.facts import FactHit
 from holdfast.memory.past_facts import find_held, find_past
@@ -26,8 +28,17 @@ class ChosenFacts:
     are_others_shown: bool = False
 
 
-def choose_facts(rows: Sequence[FactRow], query: RecallQuery, *, settled: conflicts.Pairs = frozenset()) -> ChosenFacts:
-    """Choose the facts of a block from all versions: first those that the caller gave, then those that match."""
+def choose_facts(
+    rows: Sequence[FactRow],
+    query: RecallQuery,
+    *,
+    settled: conflicts.Pairs = frozenset(),
+    embedders: Sequence[Embedder] = (),
+) -> ChosenFacts:
+    """Choose the facts of a block from all versions: first those that the caller gave, then those that match.
+
+    Facts are compared by the vectors of a static model if one of the `embedders` has one.
+    """
     given = {fact.id: FactHit(fact=fact, score=1.0) for fact in query.facts}
     rows = [row for row in rows if row.id not in given]
     question = " ".join(query.texts)
@@ -52,7 +63,7 @@ def choose_facts(rows: Sequence[FactRow], query: RecallQuery, *, settled: confli
     # The words of the question may be in a fact that was replaced. Then its successor is the answer.
     matches = facts.add_successors(matches, rows, question, limit=query.max_facts)
     matches = [*given.values(), *matches]
-    related = _find_related(matches, holding, query)
+    related = _find_related(matches, holding, query, embedder=find_static(embedders))
     shown = "\n".join(query.shown.blocks)
     unseen = [hit for hit in related if hit.fact.content not in shown]
     return ChosenFacts(
@@ -90,13 +101,15 @@ def add_quotes(query: RecallQuery, hits: Sequence[FactHit]) -> RecallQuery:
     return replace(query, texts=(" ".join(quotes), *query.texts))
 
 
-def _find_related(hits: Sequence[FactHit], holding: Sequence[FactRow], query: RecallQuery) -> list[FactHit]:
+def _find_related(
+    hits: Sequence[FactHit], holding: Sequence[FactRow], query: RecallQuery, *, embedder: Embedder | None
+) -> list[FactHit]:
     """Find the facts that match a question in other words, in addition to `hits`."""
     if query.eagerness == SHY or not query.texts or not asks_something(query.texts[-1]):
         return []
     found = {hit.fact.id for hit in hits}
     best = max((hit.score for hit in hits), default=0.0)
-    related = find_related_facts(holding, " ".join(query.texts), limit=query.max_facts)
+    related = find_related_facts(holding, " ".join(query.texts), limit=query.max_facts, embedder=embedder)
     return [hit for hit in related if hit.fact.id not in found and hit.score >= MIN_OF_BEST * best]
 
 

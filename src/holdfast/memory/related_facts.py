@@ -1,7 +1,7 @@
 """Find facts in other words than those of a question: "signed in" finds a fact about a session or a login.
 
 A fact is a line of about twenty tokens. An unneeded one costs little, but a missing one costs the answer. So the few
-that match best are recalled, however weakly they match.
+that match best are recalled, however weakly they match, by related words and by vectors.
 """
 
 from __future__ import annotations
@@ -11,38 +11,75 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+import numpy as np
+
+from holdfast.embed.base import Embedder, Floats
 from holdfast.memory.facts import MIN_FACTS, FactHit, read_words
 from holdfast.memory.query import weigh_terms
 from holdfast.search.rarity import measure_rarity
 from holdfast.search.related import find_related
 from holdfast.store.base import FactRow
 
-MIN_SHARE: Final = 0.05
-"""The share of a question that a fact must have, with related words."""
+MIN_MATCH: Final = 0.05
+"""The minimum match of a fact."""
 MIN_OF_BEST: Final = 0.5
-"""The share of the best match that others must reach. If a fact has the words of the question, weak ones are dropped.
+"""The share of the best match that others must reach, so that a fact in the words of the question comes alone."""
+MAX_RELATED: Final = 8
+"""The maximum number of these facts.
 
-Both were chosen with every second question of three sheets of `benchmarks/data` (docs/benchmarks.md)."""
+All three were chosen with every second question of the sheets of `benchmarks/data` (docs/benchmarks.md)."""
+_MAX_EMBEDDED: Final = 1_000
+"""How many facts are compared by vector, the newest ones: 50 ms for facts that were not compared before, 2 ms for
+others."""
+_PRIOR: Final = 4
+"""The mean similarity is computed as if there were so many other facts that are not similar at all. Otherwise the only
+fact would be no more similar than the mean."""
 
 
-def find_related_facts(rows: Sequence[FactRow], question: str, *, limit: int) -> list[FactHit]:
-    """Find the facts that have words of a question or related ones, best first."""
+def find_related_facts(
+    rows: Sequence[FactRow], question: str, *, limit: int, embedder: Embedder | None = None
+) -> list[FactHit]:
+    """Find the facts that match a question by related words, or by the vectors of an embedder; best first.
+
+    The match is the share of the question that a fact contains, plus how much more similar to it than most facts it is.
+    """
+    matches = _measure_shares(rows, question) + _measure_similarity(rows, question, embedder)
+    hits: list[FactHit] = []
+    for row, match in zip(rows, matches.tolist(), strict=True):
+        hits.append(FactHit(fact=row, score=match))
+    hits.sort(key=lambda hit: (-hit.score, -hit.fact.time))
+    min_match = MIN_MATCH
+    if hits:
+        min_match = max(min_match, MIN_OF_BEST * hits[0].score)
+    return [hit for hit in hits[: min(limit, MAX_RELATED)] if hit.score >= min_match]
+
+
+def _measure_similarity(rows: Sequence[FactRow], question: str, embedder: Embedder | None) -> Floats:
+    """Return how much more similar to a question each fact is than facts are on average, at least 0."""
+    similarity = np.zeros(len(rows), np.float32)
+    newest = rows[-_MAX_EMBEDDED:]
+    if embedder is None or not newest:
+        return similarity
+    vectors = embedder.embed([row.content for row in newest], kind="passage")
+    cosines = vectors @ embedder.embed([question], kind="query")[0]
+    mean = cosines.sum() / (len(newest) + _PRIOR)
+    similarity[-len(newest) :] = np.maximum(cosines - mean, 0)
+    return similarity
+
+
+def _measure_shares(rows: Sequence[FactRow], question: str) -> Floats:
+    """Return the share of a question that each fact has, in its words or in related ones, 0 to 1."""
+    shares = np.zeros(len(rows), np.float32)
     wanted = weigh_terms([question])
     related = find_related(wanted)
     near = set(wanted).union(*related.values())
     found = [read_words(row) & near for row in rows]
     rarity = _measure_rarity(found, near)
     whole = sum(weight * rarity[term] for term, weight in wanted.items())
-    hits: list[FactHit] = []
-    for row, words in zip(rows, found, strict=True):
+    for place, words in enumerate(found):
         if words:
-            share = _weigh_words(words, wanted, related, rarity) / whole
-            hits.append(FactHit(fact=row, score=share))
-    hits.sort(key=lambda hit: (-hit.score, -hit.fact.time))
-    min_score = MIN_SHARE
-    if hits:
-        min_score = max(min_score, MIN_OF_BEST * hits[0].score)
-    return [hit for hit in hits[:limit] if hit.score >= min_score]
+            shares[place] = _weigh_words(words, wanted, related, rarity) / whole
+    return shares
 
 
 def _measure_rarity(found: Sequence[AbstractSet[str]], near: AbstractSet[str]) -> dict[str, float]:
