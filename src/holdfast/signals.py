@@ -14,6 +14,7 @@ from functools import cache
 from typing import Final, Literal, TypeAlias, get_args
 
 from holdfast.patterns import compile_once, load
+from holdfast.text import NO_ABBREVIATION
 
 Signal: TypeAlias = Literal[
     "remember", "decision", "choice", "correction", "cause", "conclusion", "preference", "rule", "request", "todo"
@@ -27,7 +28,7 @@ MAX_CHARS: Final = 300
 # A lower-case letter continues the sentence, after an abbreviation or on the next line of wrapped text, unless it opens
 # a request to remember something.
 _SENTENCE_END: Final = re.compile(
-    r"(?<=[.!?…])[\"')\]”’]*\s+(?:(?=(?:please )?remember that\b)|(?![a-z]))|(?<=[。！？])[”’」』]*"
+    rf"(?<=[.!?…]){NO_ABBREVIATION}[\"')\]”’]*\s+(?:(?=(?:please )?remember that\b)|(?![a-z]))|(?<=[。！？])[”’」』]*"
     r"|\n(?=\s*\n)|\n(?:(?=\s*(?:please )?remember that\b)|(?!\s*[a-z(]))"
 )
 _FENCED: Final = re.compile(r"^ {0,3}```.{0,40000}?(?:^ {0,3}```|\Z)", re.DOTALL | re.MULTILINE)

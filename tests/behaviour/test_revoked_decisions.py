@@ -25,6 +25,7 @@ REPLACED = {
         "The payout queue no longer lives in Postgres; it is in SQS.",
         "Where is the payout queue?",
     ),
+    "zh, more": ("决定：装修预算是六万。", "装修预算加到八万了。", "装修预算是多少？"),
 }
 """A decision, what takes it back with words that say so for certain, and a question about it."""
 CORRECTED = {
@@ -69,6 +70,16 @@ CORRECTED = {
         "Decision: backups are retained for 30 days.",
         "Compliance says 30 days of backups isn't enough, retention goes up to 90.",
         "How long are backups retained?",
+    ),
+    "another date": (
+        "We agreed that the party is on June 5.",
+        "The party is now on June 12, not June 5.",
+        "When is the party?",
+    ),
+    "zh, another date": (
+        "我们把搬家的日期定在八月十五号了。",
+        "搬家改成八月二十八号，不是十五号了。",
+        "搬家的日期定在几号？",
     ),
     "a short sentence": (
         "We agreed that the newsletter is sent every Wednesday.",

@@ -50,6 +50,7 @@ CORRECTIONS = [
     "週報はやっぱり水曜日です。",
     "我们不再使用这个队列。",
     "从现在起用新的端口。",
+    "预算加到八万了。",
     "今後は金曜日に実行します。",
     "ポートを9443に変更しました。",
     "이제부터 포트는 9443입니다.",
@@ -145,6 +146,10 @@ def test_every_strong_word_is_found_by_its_hint(text: str) -> None:
         ("배포는 수요일에 합니다.", "이제부터 배포는 금요일에 합니다."),
         ("Anna owns billing.", "Anna left, so billing is owned by Tom."),
         ("Anna owns billing.", "Anna left the company."),
+        ("We agreed that the party is on June 5.", "The party is now on June 12, not June 5."),
+        ("My dentist is Dr. Okafor.", "My dentist is Dr. Lind now."),
+        ("我们把搬家的日期定在八月十五号了。", "搬家改成八月二十八号，不是十五号了。"),
+        ("装修预算是六万。", "装修预算加到八万了。"),
     ],
 )
 def test_a_later_statement_about_the_same_subject_takes_its_place(earlier: str, later: str) -> None:
@@ -184,6 +189,8 @@ def test_a_later_statement_about_the_same_subject_takes_its_place(earlier: str, 
         ("배포는 수요일에 합니다.", "이제부터 회식은 금요일에 합니다."),
         ("Anna owns billing.", "Anna left early today because of the storm."),
         ("Anna owns billing.", "Anna left a note on the ticket."),
+        ("We agreed that the party is on June 5.", "The exam is on July 5, not June 5."),
+        ("装修预算是六万。", "请把小王加到群里。"),
         ("I am sure that the turtles are happy.", "I am not sure why the turtles walk so slowly."),
     ],
 )

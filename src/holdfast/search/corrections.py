@@ -23,7 +23,7 @@ from typing import Final
 from holdfast.patterns import compile_once, load
 from holdfast.search.opposites import are_opposed, find_opposites
 from holdfast.search.passages import SENTENCE_END
-from holdfast.text import is_unsegmented, terms
+from holdfast.text import NO_ABBREVIATION, is_unsegmented, terms
 
 # How much of an earlier statement a later one must repeat to replace it: the more clearly it says that something
 # changed, the less.
@@ -77,6 +77,7 @@ MAX_INSTRUCTED: Final = 2
 """For how many of these sentences later statements are looked for."""
 _MIN_NAME_DIGITS: Final = 4
 """A number of this many digits may be a name, such as that of a port or a ticket."""
+_AFTER_SENTENCE: Final = re.compile(NO_ABBREVIATION)
 _LOG: Final = re.compile(r"\d{4}-\d\d-\d\dT\d|\b\d\d:\d\d:\d\d\b")
 """The time of a line of a log, to the second: "2026-03-01T09:15", "09:15:02"; not "at 09:15"."""
 _HIRAGANA: Final = re.compile("[ぁ-ゟ]+")
@@ -212,6 +213,8 @@ class Statement:
     def takes_back(self, decision: Statement) -> bool:
         """Return whether it is about an earlier decision. It has words that take something back: `may_take_back`."""
         subject = decision.subject or decision.topic
+        if self.negated & decision.values and subject & self.topic:  # "on June 12, not June 5"
+            return True
         enough = MIN_TAKEN_BACK_SHARE
         if is_unsegmented(decision.text[0]):
             enough = MIN_TAKEN_BACK_SHARE_UNSEGMENTED
@@ -255,8 +258,8 @@ def split_statements(text: str, *, limit: int = MAX_SENTENCES) -> list[Statement
     """Split a text into sentences; questions, very long ones and lines of logs, tables and code are left out."""
     sentences: list[Statement] = []
     start = 0
-    ends = (match.end() for match in SENTENCE_END.finditer(text))
-    for stop in chain(ends, (len(text),)):
+    ends = [match.end() for match in SENTENCE_END.finditer(text) if _AFTER_SENTENCE.match(text, match.start() + 1)]
+    for stop in [*ends, len(text)]:
         sentence = text[start:stop].strip()
         start = stop
         if is_statement(sentence):
@@ -449,7 +452,7 @@ class Earlier:
         """Return whether a statement says something that neither the earlier one nor the question says."""
         if any(term not in self.asked for term in later.terms - self.statement.terms):
             return True
-        return bool(_find_other_numbers(later, self.statement))
+        return bool(_find_other_numbers(later, self.statement)) or bool(later.negated & self.statement.values)
 
     def _is_superseded_by(self, later: Statement, *, before: Statement | None) -> bool:
         """Return whether a statement supersedes it, by what both have in common, and how clearly it says so.
@@ -495,7 +498,7 @@ class Earlier:
         near = self.statement.topic & words
         if fsum([self.weights[term] for term in near]) < self.min_weight:
             return frozenset()
-        if self.measure(near) < MIN_BOTH_SHARE:
+        if self.measure(near) < MIN_BOTH_SHARE and later.negated.isdisjoint(self.statement.values):
             return frozenset()
         if self.needs_subject and not self._names_subject(near):
             return frozenset()
