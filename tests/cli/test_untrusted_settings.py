@@ -296,3 +296,11 @@ def test_a_hook_answers_with_the_settings_of_the_user(clone: Clone) -> None:
     done = clone.run("hook", stdin=json.dumps({**event, "prompt": "Which port does the replica use?"}))
     assert "5433" in done.stdout
     assert not (clone.home / "memory" / "hooks.log").exists()
+
+
+def test_doctor_does_not_claim_settings_of_an_ignored_file(clone: Clone) -> None:
+    """It says what is wrong with the file, and where settings come from."""
+    clone.file.write_bytes(BROKEN_FILES["broken TOML"])
+    done = clone.run("doctor")
+    assert NOTE in done.stdout
+    assert "settings from the defaults" in done.stdout or "settings from HOLDFAST" in done.stdout

@@ -100,7 +100,8 @@ def check_all(
         problems = [Finding("wrong", str(error))]
     else:
         settings = loaded.settings
-        problems = [Finding("ok", _describe_sources(files, origins=loaded.origins.values(), project=project))]
+        used = [file for file in files if file not in loaded.left_out]
+        problems = [Finding("ok", _describe_sources(used, origins=loaded.origins.values(), project=project))]
         problems += map(partial(Finding, "note"), (*loaded.warnings, *loaded.without_effect))
         if loaded.ignored:
             others = ", ".join(sorted(loaded.ignored))

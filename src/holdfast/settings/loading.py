@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -52,14 +52,15 @@ class Loaded(Generic[AnySettings]):
     """The settings in force, and the source of each value.
 
     `ignored` are names that were not used, with the place: they belong to another program, or repeat a setting.
-    `refused` are the settings that the file of an untrusted project may not set, by file. `problems` list the files
-    that were left out because they are wrong.
+    `refused` are the settings that the file of an untrusted project may not set, by file. `left_out` are the
+    files that were left out because they are wrong, and `problems` say what is wrong with them.
     """
 
     settings: AnySettings
     origins: Mapping[str, str]
     ignored: Mapping[str, str]
     refused: Mapping[Path, tuple[str, ...]]
+    left_out: tuple[Path, ...] = ()
     problems: tuple[str, ...] = ()
 
     @property
@@ -192,7 +193,7 @@ def load_schema(
         return _combine(schema, above, [file.leave_out(error) if file.is_limited else file for file in read])
 
 
-def _combine(schema: Schema[AnySettings], above: Iterable[Layer], files: Iterable[_File]) -> Loaded[AnySettings]:
+def _combine(schema: Schema[AnySettings], above: Iterable[Layer], files: Sequence[_File]) -> Loaded[AnySettings]:
     """Combine the layers above all files with those of the files, strongest first."""
     layers = [*above]
     refused: dict[Path, tuple[str, ...]] = {}
@@ -214,6 +215,7 @@ def _combine(schema: Schema[AnySettings], above: Iterable[Layer], files: Iterabl
         origins=MappingProxyType({row.key: origins.get(row.key, "default") for row in schema.rows}),
         ignored=MappingProxyType(ignored),
         refused=MappingProxyType(refused),
+        left_out=tuple(file.path for file in files if file.problem),
         problems=tuple(problems),
     )
 
