@@ -57,6 +57,13 @@ def test_a_tenant_without_rows_is_named(call: Call) -> None:
         assert "the tenant 没有 has nothing in this memory; --tenant names another: acme, local" in done.stderr
 
 
+def test_a_session_that_is_not_there_is_named_as_the_reason(call: Call) -> None:
+    """A name with a typing error finds nothing, and the question is not why."""
+    for command in ("search", "recall"):
+        done = call(command, "staging port", "--session", "onw")
+        assert "no session matches --project, --agent and --session; `holdfast sessions` lists" in done.stderr
+
+
 def test_a_question_without_an_answer_names_the_other_tenants(call: Call) -> None:
     """The answer may be there: programs choose a tenant, commands read `local`."""
     done = call("recall", "Which invoice prefix has Norway?")

@@ -43,7 +43,7 @@ from holdfast.cli.output import (
 from holdfast.errors import HoldfastError, InputError, MissingExtraError, TranscriptError
 from holdfast.memory.sessions import SessionInfo, find_title, list_sessions, make_title
 from holdfast.moments import minute
-from holdfast.store.base import MIN_ID_CHARS, FactRow, FactType, MessageRow, Scope, Select
+from holdfast.store.base import MIN_ID_CHARS, Across, FactRow, FactType, MessageRow, Scope, Select
 from holdfast.text import percent, plural, printable, term_spans, terms
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
         hits = memory.search(query, scope=scope, across=across, limit=limit)
         rows = memory.get([hit.message for hit in hits], scope=scope, across=across)
         titles = {one: make_title(memory.store, one) for one in {row.scope for row in rows}}
-        why = "" if hits else _explain_nothing(memory, tenant=scope.tenant)
+        why = "" if hits else _explain_nothing(memory, scope, across)
         _print_missing(memory)
     owner = {row.id: owner_of(row.scope) | {"title": titles[row.scope]} for row in rows}
     hidden = {row.id for row in rows if row.excluded}
@@ -111,28 +111,27 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
         echo()
 
 
-def _list_tenants(memory: Memory) -> list[str]:
-    return sorted({scope.tenant for scope in memory.store.scopes()})
-
-
-def _explain_nothing_recalled(memory: Memory, *, tenant: str, reason: str) -> str:
+def _explain_nothing_recalled(memory: Memory, scope: Scope, across: Across, *, reason: str) -> str:
     """Return why nothing was recalled, and which tenants were not searched: programs may have chosen one of them."""
-    why = _explain_nothing(memory, tenant=tenant)
+    why = _explain_nothing(memory, scope, across)
     if why:
         return why
-    others = [name for name in _list_tenants(memory) if name != tenant]
+    others = sorted({one.tenant for one in memory.store.scopes()} - {scope.tenant})
     if others:
-        return f"{reason}. Only tenant {tenant} was searched; --tenant names another: {', '.join(others)}."
+        return f"{reason}. Only tenant {scope.tenant} was searched; --tenant names another: {', '.join(others)}."
     return f"{reason}."
 
 
-def _explain_nothing(memory: Memory, *, tenant: str) -> str:
+def _explain_nothing(memory: Memory, scope: Scope, across: Across) -> str:
     """Return why nothing can be found, whatever the question is; empty if there is no such reason."""
-    tenants = _list_tenants(memory)
-    if not tenants:
+    known = memory.store.scopes()
+    if not known:
         return EMPTY
-    if tenant not in tenants:
-        return f"the tenant {tenant} has nothing in this memory; --tenant names another: {', '.join(tenants)}"
+    tenants = sorted({one.tenant for one in known})
+    if scope.tenant not in tenants:
+        return f"the tenant {scope.tenant} has nothing in this memory; --tenant names another: {', '.join(tenants)}"
+    if scope.required(across) not in [one.required(across) for one in known]:
+        return "no session matches --project, --agent and --session; `holdfast sessions` lists those that there are"
     return ""
 
 
@@ -206,7 +205,7 @@ def recall(
         titles = {one: make_title(memory.store, one) for one in {row.scope for row in rows}}
         why = ""
         if not result.block:
-            why = _explain_nothing_recalled(memory, tenant=scope.tenant, reason=result.reason)
+            why = _explain_nothing_recalled(memory, scope, across, reason=result.reason)
     if as_json:
         owner = {row.id: owner_of(row.scope) | {"title": titles[row.scope]} for row in rows}
         hits = [asdict(hit) | owner[hit.message] for hit in result.hits]
