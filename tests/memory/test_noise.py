@@ -57,6 +57,8 @@ def test_text_with_content_is_kept(text: str) -> None:
         "네, 감사합니다", "알겠습니다. 고마워요!", "내일 봐요", "좋아요, 계속해 주세요",
         "Super, vielen Dank für die Hilfe", "Alles klar, bis morgen", "Perfekt, machen wir morgen weiter",
         "D'accord, merci beaucoup !", "Très bien, à demain", "C'est parfait, merci pour tout",
+        "Good morning! How are you?", "Hey, how's it going?", "sure, why not?", "Good night", "你好吗？", "早上好，最近怎么样？",
+        "おはよう、元気？", "안녕하세요, 잘 지내세요?", "Wie geht es dir?", "Ça va ?", "Hola, ¿qué tal?",
         "Vale, muchas gracias por todo", "Hasta mañana", "Sí, continúa por favor",
     ],
 )  # fmt: skip
@@ -70,7 +72,8 @@ def test_a_message_of_such_phrases_and_filler_is_an_acknowledgement(text: str) -
     [
         "ok, and the port?", "yes, deploy it", "no, tomorrow", "fine, which port?", "thanks, what about tomorrow?",
         "and now?", "let's continue with billing", "thank you note for Anna", "go test", "see you at the dock",
-        "yes, both",
+        "yes, both", "how are things with the migration?", "How are you storing the tokens?", "Why not?",
+        "订单服务怎么样？", "今天怎么样？", "调子怎么样",
         "好的,端口呢?", "可以吗", "谢谢，端口是多少？", "那今天呢", "拜访谁", "はい、ポートは?", "네, 포트는?", "내일",
         "ja, und der Port?", "oui, et le port ?", "sí, ¿y el puerto?", "ok " * 60,
     ],
