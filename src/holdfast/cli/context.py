@@ -200,10 +200,13 @@ def _print_hits(screen: Console, hits: Sequence[Hit]) -> None:
 
 def format_hit(hit: Hit, *, best: float) -> Styled:
     """Format a recalled passage in one line: its score relative to the best, its parts, and the first words."""
-    parts = asdict(hit.parts)
-    scores = " ".join(f"{name} {percent(parts[name], 1)}" for name in _PARTS if parts[name] and parts[name] != 1.0)
-    why = f"[{scores}] " if hit.score else "[next to a match] "
-    line = Styled(f"    {percent(hit.score, best)} ", style="magenta").append(why, style="dim")
+    why = "next to a match"
+    if hit.score:
+        parts = {name: value for name, value in asdict(hit.parts).items() if name in _PARTS and value}
+        if hit.parts.decay == 1:
+            parts.pop("decay", None)
+        why = " ".join(f"{name} {percent(value, 1)}" for name, value in parts.items())
+    line = Styled(f"    {percent(hit.score, best)} ", style="magenta").append(f"[{why}] ", style="dim")
     line.append(f"{minute(hit.time)} {printable(hit.speaker, one_line=True)} ", style="dim")
     return line.append(" ".join(printable(hit.text).split())[:200])
 
