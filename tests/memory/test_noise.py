@@ -57,8 +57,9 @@ def test_text_with_content_is_kept(text: str) -> None:
         "네, 감사합니다", "알겠습니다. 고마워요!", "내일 봐요", "좋아요, 계속해 주세요",
         "Super, vielen Dank für die Hilfe", "Alles klar, bis morgen", "Perfekt, machen wir morgen weiter",
         "D'accord, merci beaucoup !", "Très bien, à demain", "C'est parfait, merci pour tout",
-        "Good morning! How are you?", "Hey, how's it going?", "sure, why not?", "Good night", "你好吗？", "早上好，最近怎么样？",
-        "おはよう、元気？", "안녕하세요, 잘 지내세요?", "Wie geht es dir?", "Ça va ?", "Hola, ¿qué tal?",
+        "Good morning! How are you?", "Hey, how's it going?", "sure, why not?", "Good night",
+        "你好吗？", "早上好，最近怎么样？", "おはよう、元気？", "안녕하세요, 잘 지내세요?",
+        "Wie geht es dir?", "Ça va ?", "Hola, ¿qué tal?",
         "Vale, muchas gracias por todo", "Hasta mañana", "Sí, continúa por favor",
     ],
 )  # fmt: skip

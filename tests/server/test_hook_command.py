@@ -220,6 +220,27 @@ def test_a_store_that_is_deleted_while_the_server_runs(tmp_path: Path) -> None:
     assert read_texts(host.home) == [FACT, "I will use port 5433."]
 
 
+def test_the_last_event_of_a_host_after_the_store_was_deleted(tmp_path: Path) -> None:
+    """The host starts no other server, so the one that it had started serves what waits before it ends."""
+    host = Host(tmp_path)
+    host.environ = PATIENT
+    host.write("user", FACT)
+    with serving(host.home, "--idle", "600") as server:
+        host.ask("Stop")
+        until(lambda: not spool.names(str(host.home)))
+        os.kill(server.pid, signal.SIGSTOP)
+        for file in host.home.glob("holdfast.db*"):
+            file.unlink()
+        host.write("assistant", "I will use port 5433.")
+        host.ask("SessionEnd", reason="exit")
+        os.kill(server.pid, signal.SIGCONT)
+        until(lambda: not spool.names(str(host.home)))
+        again = find(host.home)
+        assert again is not None
+        assert again.pid == server.pid
+    assert read_texts(host.home) == [FACT, "I will use port 5433."]
+
+
 def test_a_folder_that_is_deleted_while_the_server_runs(tmp_path: Path) -> None:
     """A server that starts in its place keeps its file when the first one ends."""
     home = tmp_path / "memory"

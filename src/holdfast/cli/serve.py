@@ -13,6 +13,7 @@ from holdfast.cli.opening import print_warnings, require
 from holdfast.cli.options import as_json, home_option, tenant_option
 from holdfast.cli.output import echo, print_result
 from holdfast.errors import HoldfastError, InputError
+from holdfast.hooks import spool
 from holdfast.settings import folder_of
 from holdfast.settings.loading import project_file
 
@@ -97,19 +98,23 @@ def serve(
                 header = "the header x-holdfast-token, whose value `holdfast token` prints"
                 echo(f"Requests use the shared memory only with {header}.", err=True)
 
-    with memory.open() as engine:
-        run(
-            engine,
-            home=memory.folder,
-            memory=memory.name,
-            port=DEFAULT_PORT if port is None else port,
-            socket_path=socket_path,
-            upstreams=targets,
-            shadow=shadow,
-            idle=idle,
-            on_start=announce,
-            outside=look_outside(memory),
-        )
+    is_needed = True
+    while is_needed:
+        with memory.open() as engine:
+            is_gone = run(
+                engine,
+                home=memory.folder,
+                memory=memory.name,
+                port=DEFAULT_PORT if port is None else port,
+                socket_path=socket_path,
+                upstreams=targets,
+                shadow=shadow,
+                idle=idle,
+                on_start=announce,
+                outside=look_outside(memory),
+            )
+        # The last event of a host that has ended may wait, and nothing else would start a server for it.
+        is_needed = is_gone and idle is not None and bool(spool.names(str(memory.folder)))
 
 
 def _check(memory: SharedMemory, *, as_json: bool) -> None:

@@ -217,11 +217,12 @@ def run(
     idle: float | None = None,
     on_start: Callable[[Server], None] = lambda _: None,
     outside: Outside | None = None,
-) -> None:
-    """Serve until stopped, or until nothing was asked for `idle` seconds. Without upstreams nothing is forwarded.
+) -> bool:
+    """Serve until stopped, or until nothing was asked for `idle` seconds; return whether the store is gone.
 
-    It listens on a port of 127.0.0.1, or on a Unix socket if `socket_path` names one. `memory` is the name of what it
-    serves, by which clients know whether it is theirs.
+    Without upstreams nothing is forwarded. It listens on a port of 127.0.0.1, or on a Unix socket if `socket_path`
+    names one. `memory` is the name of what it serves, by which clients know whether it is theirs. It also stops if the
+    file of the store was deleted, moved or replaced.
 
     Raises:
         InputError: The port or the path cannot be used, or another server runs for this folder.
@@ -287,8 +288,10 @@ def run(
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing" not in record.msg)
 
     path = "" if socket_path is None else str(socket_path.absolute())
+    is_gone = False
 
     async def serve(bound: socket.socket) -> None:
+        nonlocal is_gone
         used = 0 if path else bound.getsockname()[1]
         described = Server(port=used, socket_path=path, pid=os.getpid(), token=token, idle=idle, memory=memory)
         task = asyncio.create_task(server.serve(sockets=[bound]))
@@ -304,7 +307,8 @@ def run(
             await asyncio.wait({task}, timeout=1.0)
             if find_file_number(str(store.path)) != file_number and not server.should_exit:
                 log.warning("%s was deleted, moved or replaced, so the server stops", store.place)
-                _remove_description(home, token)  # the next event of a host starts another
+                _remove_description(home, token)
+                is_gone = True
                 server.should_exit = True
             if time.monotonic() > trimmed + TRIM_SECONDS:
                 await asyncio.to_thread(trim_heap)
@@ -324,6 +328,7 @@ def run(
             asyncio.run(serve(bound))
         finally:
             _remove_description(home, token)
+    return is_gone
 
 
 def _remove_description(home: Path, token: str) -> None:
