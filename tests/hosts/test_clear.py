@@ -34,7 +34,7 @@ def test_a_conversation_after_clear_remembers_the_one_before(
         terminal.wait(*host.ready)
         model.expect([ScriptedReply(text=f"Noted: {FACT}")])
         terminal.enter(NOTE)
-        terminal.wait("port 5433")
+        terminal.wait("5433")  # a word: while an animation runs, a line is drawn in parts
         until(lambda: "5433" in host.holdfast("search", "billing replica port", "--json"))
 
         cleared = terminal.place
