@@ -69,6 +69,9 @@ class Deadline:
             raise DeadlineError(f"it took longer than {self.seconds:g} s")
 
 
+NO_DEADLINE: Final = Deadline.after(None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
     """The number of attempts of a call, including the first, and the waits between them.

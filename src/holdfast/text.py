@@ -34,9 +34,7 @@ STOP_WORDS: Final = frozenset(
     """.split()  # noqa: SIM905 - words read best as words
 )
 
-NO_ABBREVIATION: Final = (
-    r"(?<!\b[DM]r\.)(?<!\bM[sx]\.)(?<!\b(?:vs|ca)\.)(?<!\bMrs\.)(?<!\bProf\.)(?<!\b(?:e\.g|i\.e|z\.B)\.)"
-)
+NO_ABBREVIATION: Final = r"(?<!\b[DM]r\.)(?<!\bM[sx]\.)(?<!\bvs\.)(?<!\bMrs\.)(?<!\bProf\.)(?<!\b(?:e\.g|i\.e|z\.B)\.)"
 """A pattern that matches after any full stop but that of an abbreviation: "Dr. Lind" is no end of a sentence."""
 
 # Scripts that are written without spaces between words (and Hangul, whose words carry their particles).

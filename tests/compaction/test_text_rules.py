@@ -95,6 +95,12 @@ def test_sentences_are_whole_lines_without_marks_or_code() -> None:
     ]
 
 
+def test_an_abbreviation_ends_no_sentence() -> None:
+    """Nothing is said by "My dentist is Dr." alone."""
+    found = list(sentences("My dentist is Dr. Okafor. Prof. Weber has moved."))
+    assert found == ["My dentist is Dr. Okafor.", "Prof. Weber has moved."]
+
+
 @pytest.mark.parametrize(
     "text",
     [

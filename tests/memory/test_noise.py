@@ -74,6 +74,8 @@ def test_a_message_of_such_phrases_and_filler_is_an_acknowledgement(text: str) -
         "ok, and the port?", "yes, deploy it", "no, tomorrow", "fine, which port?", "thanks, what about tomorrow?",
         "and now?", "let's continue with billing", "thank you note for Anna", "go test", "see you at the dock",
         "yes, both", "how are things with the migration?", "How are you storing the tokens?", "Why not?",
+        "How are we doing this sprint?", "How's it going so far?", "Wie geht es weiter?", "Wie geht es dann weiter?",
+        "你如何继续？", "你如何知道的？", "大家如何开始的？", "How is your day rate calculated?",
         "订单服务怎么样？", "今天怎么样？", "调子怎么样",
         "好的,端口呢?", "可以吗", "谢谢，端口是多少？", "那今天呢", "拜访谁", "はい、ポートは?", "네, 포트는?", "내일",
         "ja, und der Port?", "oui, et le port ?", "sí, ¿y el puerto?", "ok " * 60,

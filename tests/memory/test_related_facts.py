@@ -9,11 +9,16 @@ from typing import Literal
 import pytest
 
 from holdfast import Engine
+from holdfast.calls import NO_DEADLINE, Deadline
+from holdfast.embed.base import Floats, Purpose
 from holdfast.embed.hashed import HashEmbedder
 from holdfast.embed.static import StaticEmbedder, find_static, find_wordllama
+from holdfast.memory.query import RecallQuery
+from holdfast.memory.recall_facts import choose_facts
 from holdfast.memory.related_facts import MAX_RELATED, find_related_facts
 from holdfast.settings import Embedding, Recall, Settings
 from holdfast.store.base import FactRow, Scope
+from support.embed_models import VECTORS, static_folder
 
 FACTS = (
     "The first response time for gold customers is 2 hours.",
@@ -22,6 +27,9 @@ FACTS = (
     "夜班值班电话是 6188。",
     "Refunds above 300 euro need approval by Marta.",
 )
+
+VAGUE = "The load balancer drops idle connections after 350 seconds."
+IN_OTHER_WORDS = "Why do quiet sockets die after a while?"
 
 
 def make_rows(contents: Sequence[str]) -> list[FactRow]:
@@ -99,13 +107,61 @@ def test_few_facts_are_recalled_however_many_match_a_little() -> None:
     assert len(found) == MAX_RELATED
 
 
+class Refusing(HashEmbedder):
+    """An embedder that must not be asked."""
+
+    def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:
+        """Fail."""
+        raise AssertionError(f"{len(texts)} texts were embedded as {kind}")
+
+
 @needs_wordllama
 def test_only_static_models_embed_facts_during_a_recall() -> None:
     """A sentence model takes milliseconds for each of them, and a service costs money."""
     static = StaticEmbedder.from_wordllama()
-    assert find_static([HashEmbedder(), static]) is static
     assert find_static([HashEmbedder()]) is None
-    assert find_related_facts([], "Which queue do we have?", limit=25, embedder=static) == []
+    rows = make_rows([*FACTS, VAGUE])
+    query = RecallQuery(texts=(IN_OTHER_WORDS,), scope=Scope(session="new"), cap=1000)
+    found = choose_facts(rows, query, embedders=[Refusing(), static])
+    assert VAGUE in [hit.fact.content for hit in found.hits]
+    assert VAGUE not in [hit.fact.content for hit in choose_facts(rows, query, embedders=[Refusing()]).hits]
+
+
+@needs_wordllama
+def test_of_many_facts_the_newest_are_compared_by_vector() -> None:
+    """As many as there is time for: here one hundred."""
+    others = [f"Invoice {number} was paid by the bank." for number in range(250)]
+    static = StaticEmbedder.from_wordllama()
+    over = Deadline.after(0)
+    found = find_related_facts(make_rows([VAGUE, *others]), IN_OTHER_WORDS, limit=5, embedder=static, deadline=over)
+    assert VAGUE not in [hit.fact.content for hit in found]
+    for rows, deadline in ((make_rows([*others, VAGUE]), over), (make_rows([VAGUE, *others]), NO_DEADLINE)):
+        found = find_related_facts(rows, IN_OTHER_WORDS, limit=5, embedder=static, deadline=deadline)
+        assert [hit.fact.content for hit in found] == [VAGUE]
+
+
+@needs_wordllama
+def test_a_new_session_knows_a_fact_by_its_vector(tmp_path: Path) -> None:
+    """Through the public path."""
+    settings = Settings(embedding=Embedding(provider="static"), recall=Recall(overview_tokens=0))
+    with Engine.open(tmp_path, settings=settings, background=False) as engine:
+        for fact in (*FACTS, VAGUE):
+            engine.session("told").remember(fact)
+        window = engine.session("new").assemble([{"role": "user", "content": IN_OTHER_WORDS}], limit=8_000)
+        assert VAGUE in window.messages[-1].text
+
+
+def test_a_model_that_cannot_embed_leaves_the_facts_that_words_find(tmp_path: Path) -> None:
+    """The report says what was left out."""
+    folder = static_folder(tmp_path / "model", VECTORS)
+    (folder / "tokenizer.json").write_text("garbage")
+    settings = Settings(embedding=Embedding(provider="static", model=str(folder)), recall=Recall(overview_tokens=0))
+    with Engine.open(tmp_path / "memory", settings=settings, background=False) as engine:
+        for fact in FACTS:
+            engine.session("told").remember(fact)
+        window = engine.session("new").assemble([{"role": "user", "content": "Which queue do we have?"}], limit=8_000)
+        assert "NATS" in window.messages[-1].text
+        assert any("by words alone" in warning for warning in window.report.warnings)
 
 
 def open_engine(folder: Path, *, overview_tokens: int = 0, eagerness: Literal["normal", "shy"] = "normal") -> Engine:

@@ -190,7 +190,10 @@ def test_a_later_statement_about_the_same_subject_takes_its_place(earlier: str, 
         ("Anna owns billing.", "Anna left early today because of the storm."),
         ("Anna owns billing.", "Anna left a note on the ticket."),
         ("We agreed that the party is on June 5.", "The exam is on July 5, not June 5."),
+        ("We agreed that the party is on June 5.", "The party is on June 5, not July 5."),
+        ("We agreed that the party is on June 5.", "The exam is not on June 5 but the party is."),
         ("装修预算是六万。", "请把小王加到群里。"),
+        ("我们决定用腾讯云部署测试环境。", "老王提到两次测试环境的部署。"),
         ("I am sure that the turtles are happy.", "I am not sure why the turtles walk so slowly."),
     ],
 )
@@ -216,6 +219,20 @@ def test_the_terms_of_a_statement_have_one_order() -> None:
     earlier = Earlier.read(Statement.read("The importer reads orders from the bucket."), Rarity.of({}), asked=())
     assert list(earlier.weights) == sorted(earlier.weights)
     assert len(earlier.weights) > 1
+
+
+@each(
+    ("text", "count"),
+    [
+        ("My dentist is Dr. Lind now. She is new.", 2),
+        ("Prof. Weber, e.g. on Mondays.", 1),
+        ("Ask the Dr.\nThe port is 8443.", 2),
+        ("Kafka vs. NATS was decided.", 1),
+    ],
+)
+def test_an_abbreviation_ends_no_statement(text: str, count: int) -> None:
+    """The end of a line does."""
+    assert len(split_statements(text)) == count
 
 
 @pytest.mark.parametrize(("rarity", "is_expected"), [(1.0, False), (4.0, True)])

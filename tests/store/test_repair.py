@@ -290,6 +290,47 @@ class TestRepair:
         assert path.read_bytes() == before
         assert list(tmp_path.iterdir()) == [path]
 
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda data: data[:70] + bytes([data[70] ^ 1]) + data[71:],
+            lambda data: data[:16] + bytes(PAGE - 16) + data[PAGE:],
+            lambda data: data[:64] + bytes(512 - 64) + data[512:],
+        ],
+        ids=["a bit of the mark", "all but the name of the format", "the end of the header"],
+    )
+    def test_a_store_with_a_damaged_mark_is_not_taken_for_anothers(
+        self, tmp_path: Path, damage: Callable[[bytes], bytes]
+    ) -> None:
+        """What is on the other pages is saved."""
+        path = tmp_path / "store.db"
+        fill(path, 60)
+        path.write_bytes(damage(path.read_bytes()))
+        assert repair(path, stamp="t").kept["messages"] == 60
+
+    def test_a_copy_of_the_tables_has_no_mark_and_is_ours(self, tmp_path: Path) -> None:
+        """As the shell of SQLite makes it with `.dump`."""
+        path = tmp_path / "store.db"
+        fill(path, 60)
+        copy = tmp_path / "copy.db"
+        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+            target.executescript("\n".join(source.iterdump()))
+        assert not is_store_file(copy)
+        assert repair(copy, stamp="t").kept["messages"] == 60
+
+    def test_an_empty_file_with_the_log_of_another_program(self, tmp_path: Path) -> None:
+        """All of the database is in the log."""
+        path = tmp_path / "app.db"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("CREATE TABLE customers(a, b, c, d)")
+            connection.execute("INSERT INTO customers VALUES ('Ada', 'Berlin', 'x', 'y')")
+            connection.commit()
+            shutil.copyfile(f"{path}-wal", tmp_path / "lost.db-wal")
+        (tmp_path / "lost.db").touch()
+        with pytest.raises(StorageError, match="Choose another file"):
+            repair(tmp_path / "lost.db", stamp="t")
+
     def test_a_store_whose_tables_are_in_the_log_only_is_repaired(self, tmp_path: Path) -> None:
         """Its file does not say yet whose it is."""
         path = tmp_path / "store.db"

@@ -6,12 +6,12 @@ import os
 import platform
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from shutil import disk_usage
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from rich.text import Text as Styled
 
@@ -28,7 +28,7 @@ from holdfast.memory.archive import passages_of
 from holdfast.memory.block import open_marks
 from holdfast.memory.learning_state import read_state
 from holdfast.memory.memory import Memory
-from holdfast.settings.loading import PROJECT_FILE, user_file_places
+from holdfast.settings.loading import PROJECT_FILE, Loaded, user_file_places
 from holdfast.settings.schema import Secret
 from holdfast.store.base import Store
 from holdfast.store.connection import is_writable
@@ -100,8 +100,7 @@ def check_all(
         problems = [Finding("wrong", str(error))]
     else:
         settings = loaded.settings
-        used = [file for file in files if file not in loaded.left_out]
-        problems = [Finding("ok", _describe_sources(used, origins=loaded.origins.values(), project=project))]
+        problems = [Finding("ok", _describe_sources(files, loaded=loaded, project=project))]
         problems += map(partial(Finding, "note"), (*loaded.warnings, *loaded.without_effect))
         if loaded.ignored:
             others = ", ".join(sorted(loaded.ignored))
@@ -135,11 +134,12 @@ def _describe_extras() -> str:
     return shown
 
 
-def _describe_sources(files: Sequence[Path], *, origins: Iterable[str], project: Path | None) -> str:
+def _describe_sources(files: Sequence[Path], *, loaded: Loaded[Any], project: Path | None) -> str:
     """Name the files and variables that set something; without a file, the places where one would be read."""
     prefix = "environment: "
-    variables = sorted(origin.removeprefix(prefix) for origin in origins if origin.startswith(prefix))
-    sources = ", ".join((*map(str, files), *variables))
+    variables = sorted(origin.removeprefix(prefix) for origin in loaded.origins.values() if origin.startswith(prefix))
+    used = [file for file in files if file not in loaded.left_out]
+    sources = ", ".join((*map(str, used), *variables))
     shown = f"settings from {sources or 'the defaults'}"
     if files:
         return shown

@@ -294,7 +294,13 @@ def _recall_with_context(
 
 def _search(request: _Request, query: RecallQuery) -> _Searched:
     """Find the facts and the passages for the texts of a query."""
-    chosen = choose_facts(request.facts, query, settled=request.hidden.pairs, embedders=request.embedders)
+    chosen = choose_facts(
+        request.facts,
+        query,
+        settled=request.hidden.pairs,
+        embedders=request.embedders,
+        deadline=request.deadlines.facts,
+    )
     listed = fit_lines(query, chosen.hits)
     # If no fact matches, and every passage is in the window, there is nothing to search for.
     if not request.has_passages and not chosen.hits and not _asks_for_sessions(query):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from holdfast.calls import NO_DEADLINE, Deadline
 from holdfast.embed.base import Embedder
 from holdfast.embed.static import find_static
 from holdfast.memory import conflicts, facts
@@ -34,10 +35,12 @@ def choose_facts(
     *,
     settled: conflicts.Pairs = frozenset(),
     embedders: Sequence[Embedder] = (),
+    deadline: Deadline = NO_DEADLINE,
 ) -> ChosenFacts:
     """Choose the facts of a block from all versions: first those that the caller gave, then those that match.
 
-    Facts are compared by the vectors of a static model if one of the `embedders` has one.
+    Facts are compared by the vectors of a static model if one of the `embedders` has one, as many as the deadline
+    allows.
     """
     given = {fact.id: FactHit(fact=fact, score=1.0) for fact in query.facts}
     rows = [row for row in rows if row.id not in given]
@@ -63,7 +66,7 @@ def choose_facts(
     # The words of the question may be in a fact that was replaced. Then its successor is the answer.
     matches = facts.add_successors(matches, rows, question, limit=query.max_facts)
     matches = [*given.values(), *matches]
-    related = _find_related(matches, holding, query, embedder=find_static(embedders))
+    related = _find_related(matches, holding, query, embedder=find_static(embedders), deadline=deadline)
     shown = "\n".join(query.shown.blocks)
     unseen = [hit for hit in related if hit.fact.content not in shown]
     return ChosenFacts(
@@ -102,14 +105,20 @@ def add_quotes(query: RecallQuery, hits: Sequence[FactHit]) -> RecallQuery:
 
 
 def _find_related(
-    hits: Sequence[FactHit], holding: Sequence[FactRow], query: RecallQuery, *, embedder: Embedder | None
+    hits: Sequence[FactHit],
+    holding: Sequence[FactRow],
+    query: RecallQuery,
+    *,
+    embedder: Embedder | None,
+    deadline: Deadline,
 ) -> list[FactHit]:
     """Find the facts that match a question in other words, in addition to `hits`."""
     if query.eagerness == SHY or not query.texts or not asks_something(query.texts[-1]):
         return []
     found = {hit.fact.id for hit in hits}
     best = max((hit.score for hit in hits), default=0.0)
-    related = find_related_facts(holding, " ".join(query.texts), limit=query.max_facts, embedder=embedder)
+    question = " ".join(query.texts)
+    related = find_related_facts(holding, question, limit=query.max_facts, embedder=embedder, deadline=deadline)
     return [hit for hit in related if hit.fact.id not in found and hit.score >= MIN_OF_BEST * best]
 
 

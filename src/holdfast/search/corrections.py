@@ -199,10 +199,25 @@ class Statement:
             return frozenset()
         found: set[str] = set()
         for match in _find_all("negated", self.text):
-            name = match["name"] or match["gone"] or match["other"]
+            name = match["name"] or match["gone"] or match["other"] or ""
             found.update(_NUMBER.findall(name))
             found.update(filter(_is_telling, terms(name)))
         return frozenset(found)
+
+    def renews(self, earlier: Statement) -> bool:
+        """Return whether it denies a value of an earlier statement, and gives another of the same unit in its place."""
+        for unit, denied in self._denied_quantities.items():
+            given = self.quantities.get(unit, set()) - denied
+            if given and denied & earlier.quantities.get(unit, set()):
+                return True
+        return False
+
+    @cached_property
+    def _denied_quantities(self) -> dict[str, set[str]]:
+        """The numbers and days that it denies by what they count: "not June 5", 不是十五号."""
+        if not _NEGATION_HINT.search(self.text):
+            return {}
+        return _cut_quantities(" ".join(match[0] for match in _find_all("negated", self.text)))[0]
 
     @cached_property
     def private(self) -> frozenset[str]:
@@ -213,8 +228,8 @@ class Statement:
     def takes_back(self, decision: Statement) -> bool:
         """Return whether it is about an earlier decision. It has words that take something back: `may_take_back`."""
         subject = decision.subject or decision.topic
-        if self.negated & decision.values and subject & self.topic:  # "on June 12, not June 5"
-            return True
+        if self.renews(decision) and subject & self.topic:  # "on June 12, not June 5"
+            return self.private <= decision.terms and not self.carries_out(decision)
         enough = MIN_TAKEN_BACK_SHARE
         if is_unsegmented(decision.text[0]):
             enough = MIN_TAKEN_BACK_SHARE_UNSEGMENTED
@@ -258,7 +273,10 @@ def split_statements(text: str, *, limit: int = MAX_SENTENCES) -> list[Statement
     """Split a text into sentences; questions, very long ones and lines of logs, tables and code are left out."""
     sentences: list[Statement] = []
     start = 0
-    ends = [match.end() for match in SENTENCE_END.finditer(text) if _AFTER_SENTENCE.match(text, match.start() + 1)]
+    ends: list[int] = []
+    for match in SENTENCE_END.finditer(text):
+        if "\n" in match[0] or _AFTER_SENTENCE.match(text, match.start() + 1):
+            ends.append(match.end())
     for stop in [*ends, len(text)]:
         sentence = text[start:stop].strip()
         start = stop
@@ -452,7 +470,7 @@ class Earlier:
         """Return whether a statement says something that neither the earlier one nor the question says."""
         if any(term not in self.asked for term in later.terms - self.statement.terms):
             return True
-        return bool(_find_other_numbers(later, self.statement)) or bool(later.negated & self.statement.values)
+        return bool(_find_other_numbers(later, self.statement)) or later.renews(self.statement)
 
     def _is_superseded_by(self, later: Statement, *, before: Statement | None) -> bool:
         """Return whether a statement supersedes it, by what both have in common, and how clearly it says so.
@@ -469,7 +487,7 @@ class Earlier:
         if values and values != earlier.values and values <= later.values:
             return False
         # It denies one of the values: "not 400", "instead of Thursdays".
-        if not later.negated.isdisjoint(values):
+        if not later.negated.isdisjoint(values) or later.renews(earlier):
             return True
         # It denies another number: then that changed, and whatever it says about the rest may be true of both.
         is_elsewhere = bool(values) and any(map(_NUMBER.match, later.negated))
@@ -498,7 +516,7 @@ class Earlier:
         near = self.statement.topic & words
         if fsum([self.weights[term] for term in near]) < self.min_weight:
             return frozenset()
-        if self.measure(near) < MIN_BOTH_SHARE and later.negated.isdisjoint(self.statement.values):
+        if self.measure(near) < MIN_BOTH_SHARE and not later.renews(self.statement):
             return frozenset()
         if self.needs_subject and not self._names_subject(near):
             return frozenset()

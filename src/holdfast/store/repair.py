@@ -172,8 +172,8 @@ class _RecoveredRows:
         self.tables[name][number] = values
 
     def is_empty(self) -> bool:
-        """Return whether no row was found."""
-        return not any(self.tables.values())
+        """Return whether no row was found. Scopes do not count: any four texts look like one."""
+        return not any(self.tables[name] for name in _SCOPED_TABLES)
 
     def describe_missing(self) -> list[str]:
         """Return which numbers have no message, as ranges in one sentence; nothing if there are none."""
@@ -266,7 +266,7 @@ def repair(
                 rows.read(recover_rows(path))
             else:
                 rows.read(recover_encrypted_rows(path, key=key))
-        if rows.is_empty() and path.stat().st_size and not is_store_file(path):
+        if rows.is_empty() and _has_content(path) and not is_store_file(path):
             raise StorageError(
                 "nothing in this file is from a Holdfast store, so it is left as it is. Choose another file, or move it"
                 " away to begin a new store.",
@@ -288,15 +288,29 @@ def repair(
 
 
 def _is_foreign(path: Path) -> bool:
-    """Return whether a file, with its log, is a database with tables of another program."""
+    """Return whether a file, with its log, is an intact database of another program.
+
+    One that cannot be read may be ours, and so may one without our mark: the mark may be what is damaged.
+    """
     with path.open("rb") as file:
         is_database = file.read(len(_MAGIC)) == _MAGIC
     if not is_database or is_store_file(path):
         return False
     with TemporaryDirectory(dir=path.parent, prefix=REPAIR_FOLDER) as folder:
         copy = Path(folder) / REPAIR_COPY
-        page_size = _copy_pages(path, copy)
-        return copy.stat().st_size > page_size and not is_store_file(copy)
+        _copy_pages(path, copy)
+        with closing(sqlite3.connect(copy)) as connection:
+            try:
+                tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            except sqlite3.DatabaseError:
+                return False
+    return bool(tables) and not tables.issuperset(_TABLE_NAMES)
+
+
+def _has_content(path: Path) -> bool:
+    """Return whether a file or its log has any bytes."""
+    log = path.with_name(f"{path.name}-wal")
+    return path.stat().st_size > 0 or (log.exists() and log.stat().st_size > 0)
 
 
 def _rebuild_index(part: Path, cutter: Cutter, *, key: Secret | None) -> None:
