@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final, Literal, TypeAlias, get_args
 
-from holdfast.patterns import compile_once, load
-from holdfast.text import NO_ABBREVIATION
+from holdfast.patterns import NO_ABBREVIATION, compile_once, load
 
 Signal: TypeAlias = Literal[
     "remember", "decision", "choice", "correction", "cause", "conclusion", "preference", "rule", "request", "todo"

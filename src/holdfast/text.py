@@ -34,9 +34,6 @@ STOP_WORDS: Final = frozenset(
     """.split()  # noqa: SIM905 - words read best as words
 )
 
-NO_ABBREVIATION: Final = r"(?<!\b[DM]r\.)(?<!\bM[sx]\.)(?<!\bvs\.)(?<!\bMrs\.)(?<!\bProf\.)(?<!\b(?:e\.g|i\.e|z\.B)\.)"
-"""A pattern that matches after any full stop but that of an abbreviation: "Dr. Lind" is no end of a sentence."""
-
 # Scripts that are written without spaces between words (and Hangul, whose words carry their particles).
 _UNSEGMENTED: Final = (
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u309f"

@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["compile_once", "load"]
+__all__ = ["NO_ABBREVIATION", "compile_once", "load"]
+
+NO_ABBREVIATION: Final = r"(?<!\b[DM]r\.)(?<!\bM[sx]\.)(?<!\bvs\.)(?<!\bMrs\.)(?<!\bProf\.)(?<!\b(?:e\.g|i\.e|z\.B)\.)"
+"""A pattern that matches after any full stop but that of an abbreviation: "Dr. Lind" is no end of a sentence."""
 
 
 @cache

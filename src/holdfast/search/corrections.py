@@ -20,10 +20,10 @@ from math import fsum
 from operator import itemgetter
 from typing import Final
 
-from holdfast.patterns import compile_once, load
+from holdfast.patterns import NO_ABBREVIATION, compile_once, load
 from holdfast.search.opposites import are_opposed, find_opposites
 from holdfast.search.passages import SENTENCE_END
-from holdfast.text import NO_ABBREVIATION, is_unsegmented, terms
+from holdfast.text import is_unsegmented, terms
 
 # How much of an earlier statement a later one must repeat to replace it: the more clearly it says that something
 # changed, the less.
