@@ -199,7 +199,7 @@ def measure(
     """
     asked: dict[str, list[Asked]] = {"holdfast": [], "ungraded": [], "full": [], "bm25": [], "seed": []}
     not_needed: list[int] = []
-    not_needed_by_oneself: list[int] = []
+    of_oneself: list[int] = []
     at: dict[str, dict[int, list[float]]] = {name: {each: [] for each in caps} for name in ("full", "bm25", "seed")}
     indexer = None if embedder is None else Remembering(embedder)
     hashed = Remembering(HashEmbedder())
@@ -224,7 +224,7 @@ def measure(
                             shares.append(_shares(question, conversation, answer)[2])
                     progress(1)
             not_needed += held.count_unrelated(unrelated[number % parts :: parts], cap=cap)
-            not_needed_by_oneself += held.count_unrelated(about_oneself[number % parts :: parts], cap=cap)
+            of_oneself += held.count_unrelated(about_oneself[number % parts :: parts], cap=cap)
             held.store.close()
     return {
         "questions": len(asked["holdfast"]),
@@ -235,7 +235,7 @@ def measure(
             for name, found in at.items()
         },
         "unrelated_tokens": _mean(not_needed),
-        "about_oneself_tokens": _mean(not_needed_by_oneself),
+        "about_oneself_tokens": _mean(of_oneself),
     }
 
 

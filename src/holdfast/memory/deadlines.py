@@ -9,7 +9,8 @@ from typing import Final
 from holdfast.calls import Deadline
 
 FACTS_SHARE: Final = 0.2
-"""The share of the deadline of the settings in which facts are embedded."""
+"""The share of the deadline of the settings in which facts are embedded. The search for passages gets the rest: without
+time it would leave out all vectors."""
 FEW_AFTER: Final = 2
 """After this many times the deadline of the settings, only the best candidates are kept."""
 MAX_OVERTIME: Final = 4

@@ -32,9 +32,10 @@ MAX_RELATED: Final = 8
 
 All three were chosen with every second question of the sheets of `benchmarks/data` (docs/benchmarks.md)."""
 _MAX_EMBEDDED: Final = 1_000
-"""How many facts are compared by vector, the newest ones."""
+"""How many facts are compared by vector, the newest ones. The embedder keeps the vectors of 4,096 texts, also for the
+passages that are indexed meanwhile; vectors of more facts would be made again for every question."""
 _EMBEDDED_AT_ONCE: Final = 100
-"""How many of them are embedded before the time is looked at: 5 to 10 ms in a process that has not embedded them."""
+"""How many of them are embedded before the time is looked at: 5 to 30 ms in a process that has not embedded them."""
 _PRIOR: Final = 4
 """The mean similarity is computed as if there were so many other facts that are not similar at all. Otherwise the only
 fact would be no more similar than the mean. With 1, 10 or 30 the same facts are found, but for one or two."""
@@ -57,29 +58,29 @@ def find_related_facts(
     if embedder is not None and rows:
         with suppress(EmbeddingError):  # the search for passages embeds the question too, and reports it
             matches += _measure_similarity(rows, question, embedder, deadline)
+    enough = max(MIN_MATCH, MIN_OF_BEST * float(matches.max(initial=0)))
     hits: list[FactHit] = []
-    for row, match in zip(rows, matches.tolist(), strict=True):
-        hits.append(FactHit(fact=row, score=match))
+    for place in np.flatnonzero(matches >= enough).tolist():
+        hits.append(FactHit(fact=rows[place], score=float(matches[place])))
     hits.sort(key=lambda hit: (-hit.score, -hit.fact.time))
-    min_match = MIN_MATCH
-    if hits:
-        min_match = max(min_match, MIN_OF_BEST * hits[0].score)
-    return [hit for hit in hits[: min(limit, MAX_RELATED)] if hit.score >= min_match]
+    return hits[: min(limit, MAX_RELATED)]
 
 
 def _measure_similarity(rows: Sequence[FactRow], question: str, embedder: Embedder, deadline: Deadline) -> Floats:
     """Return how much more similar to a question each fact is than facts are on average, at least 0."""
     asked = embedder.embed([question], kind="query")[0]
-    newest = [row.content for row in reversed(rows[-_MAX_EMBEDDED:])]
-    cosines: list[float] = []
-    for start in range(0, len(newest), _EMBEDDED_AT_ONCE):
-        if start and deadline.is_over:
-            break
-        vectors = embedder.embed(newest[start : start + _EMBEDDED_AT_ONCE], kind="passage")
-        cosines += (vectors @ asked).tolist()
-    mean = sum(cosines) / (len(cosines) + _PRIOR)
+    cosines = np.zeros(len(rows), np.float32)
+    last = max(0, len(rows) - _MAX_EMBEDDED)
+    start = len(rows)
+    while start > last and (start == len(rows) or not deadline.is_over):  # the newest first, and some in any case
+        stop = start
+        start = max(last, stop - _EMBEDDED_AT_ONCE)
+        vectors = embedder.embed([row.content for row in rows[start:stop]], kind="passage")
+        cosines[start:stop] = vectors @ asked
+    compared = cosines[start:]
+    mean = compared.sum() / (len(compared) + _PRIOR)
     similarity = np.zeros(len(rows), np.float32)
-    similarity[-len(cosines) :] = np.maximum(np.array(cosines[::-1]) - mean, 0)
+    similarity[start:] = np.maximum(compared - mean, 0)
     return similarity
 
 

@@ -78,6 +78,7 @@ MAX_INSTRUCTED: Final = 2
 _MIN_NAME_DIGITS: Final = 4
 """A number of this many digits may be a name, such as that of a port or a ticket."""
 _AFTER_SENTENCE: Final = re.compile(NO_ABBREVIATION)
+"""Matches behind a full stop that ends a sentence."""
 _LOG: Final = re.compile(r"\d{4}-\d\d-\d\dT\d|\b\d\d:\d\d:\d\d\b")
 """The time of a line of a log, to the second: "2026-03-01T09:15", "09:15:02"; not "at 09:15"."""
 _HIRAGANA: Final = re.compile("[ぁ-ゟ]+")
@@ -195,11 +196,9 @@ class Statement:
     @cached_property
     def negated(self) -> frozenset[str]:
         """The terms of what it denies: "not ops@", "instead of Thursdays", "Jonas left"."""
-        if not _NEGATION_HINT.search(self.text):
-            return frozenset()
         found: set[str] = set()
-        for match in _find_all("negated", self.text):
-            name = match["name"] or match["gone"] or match["other"] or ""
+        for match in self._denials:
+            name = match["name"] or match["gone"] or match["other"] or ""  # a date is in none of these groups
             found.update(_NUMBER.findall(name))
             found.update(filter(_is_telling, terms(name)))
         return frozenset(found)
@@ -215,9 +214,14 @@ class Statement:
     @cached_property
     def _denied_quantities(self) -> dict[str, set[str]]:
         """The numbers and days that it denies by what they count: "not June 5", 不是十五号."""
+        return _cut_quantities(" ".join([match[0] for match in self._denials]))[0]
+
+    @cached_property
+    def _denials(self) -> list[re.Match[str]]:
+        """What it denies, with the word that does: "not ops@", "instead of Thursdays"."""
         if not _NEGATION_HINT.search(self.text):
-            return {}
-        return _cut_quantities(" ".join(match[0] for match in _find_all("negated", self.text)))[0]
+            return []
+        return list(_find_all("negated", self.text))
 
     @cached_property
     def private(self) -> frozenset[str]:
@@ -273,11 +277,7 @@ def split_statements(text: str, *, limit: int = MAX_SENTENCES) -> list[Statement
     """Split a text into sentences; questions, very long ones and lines of logs, tables and code are left out."""
     sentences: list[Statement] = []
     start = 0
-    ends: list[int] = []
-    for match in SENTENCE_END.finditer(text):
-        if "\n" in match[0] or _AFTER_SENTENCE.match(text, match.start() + 1):
-            ends.append(match.end())
-    for stop in [*ends, len(text)]:
+    for stop in chain(_find_ends(text), (len(text),)):
         sentence = text[start:stop].strip()
         start = stop
         if is_statement(sentence):
@@ -285,6 +285,13 @@ def split_statements(text: str, *, limit: int = MAX_SENTENCES) -> list[Statement
         if len(sentences) == limit:
             break
     return sentences
+
+
+def _find_ends(text: str) -> Iterator[int]:
+    """Yield where the sentences of a text end. The end of a line ends one, whatever stands before it."""
+    for match in SENTENCE_END.finditer(text):
+        if "\n" in match[0] or _AFTER_SENTENCE.match(text, match.start() + 1):
+            yield match.end()
 
 
 def is_statement(sentence: str) -> bool:
