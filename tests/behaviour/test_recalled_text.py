@@ -15,6 +15,7 @@ from holdfast.report import Window
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import MessageRow, Scope, Select
 from support.conversations import answer, call, reply, results, user
+from support.stores import add_unreadable_job
 from support.waiting import UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
@@ -127,6 +128,7 @@ def test_a_repair_does_not_index_recalled_text(tmp_path: Path) -> None:
         said += [reply("", call("w1", "write", text=block)), results(answer("w1")), user("Go on. 继续。")]
         engine.session("s").assemble(said, limit=LIMIT)
         known = {hit.message for hit in engine.session("s").search("zanzibar port 6543 监听端口")}
+    add_unreadable_job(tmp_path / "holdfast.db")
     done = CliRunner().invoke(doctor, ["--repair", "--home", str(tmp_path)])
     assert "repaired" in done.output
     with open_engine(tmp_path) as engine:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.settings import Secret
 from support.command import Done, run_command
 from support.forked import Holdfast
 from support.keyrings import use_own_keyring
-from support.stores import require_sqlcipher
+from support.stores import add_unreadable_job, require_sqlcipher
 
 require_sqlcipher()
 
@@ -188,6 +189,7 @@ def test_a_memory_that_does_not_exist_yet_is_created_encrypted(tmp_path: Path) -
 
 def test_a_damaged_copy_that_stays_readable_is_named(machine: _Machine) -> None:
     """A repair of the plain store has kept it."""
+    add_unreadable_job(machine.file)
     machine.run("doctor", "--repair")
     done = machine.run("encrypt", key="env:OLD")
     assert "These copies of it are not: " in done.stdout
@@ -197,6 +199,7 @@ def test_a_damaged_copy_that_stays_readable_is_named(machine: _Machine) -> None:
 def test_a_damaged_copy_that_is_encrypted_is_not_called_readable(machine: _Machine) -> None:
     """It has the key that the store had before."""
     machine.run("encrypt", key="env:OLD")
+    add_unreadable_job(machine.file, key=Secret(KEY))
     machine.run("doctor", "--repair", key="env:OLD")
     done = machine.run("encrypt", "--old-key", "env:OLD", key="env:NEW")
     assert "These copies of it have another key: " in done.stdout

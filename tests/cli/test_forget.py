@@ -17,6 +17,7 @@ from holdfast_agent.settings import Experimental, MemorySearch
 from holdfast_agent.terminal import MaskedHistory
 from support.agent_fixture import BASE, AgentFixture, change_agent
 from support.conversations import user
+from support.stores import add_unreadable_job
 
 
 def run(command: object, *arguments: str, home: Path) -> str:
@@ -112,6 +113,7 @@ def test_words_go_from_damaged_copies_of_the_store(tmp_path: Path) -> None:
     """A damaged file that a repair has kept cannot be changed row by row: it goes, and that is said."""
     with Engine.open(tmp_path, settings=BASE, background=False) as engine:
         (number,) = engine.session("s").append([user("The vault word is zanzibar9876.")])
+    add_unreadable_job(tmp_path / "holdfast.db")
     run(doctor, "--repair", home=tmp_path)
     assert len(list(tmp_path.glob("*.damaged.*"))) == 1
     said = run(forget, str(number), "--yes", home=tmp_path)

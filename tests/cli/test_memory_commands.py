@@ -31,6 +31,7 @@ from holdfast.store.sqlite import SqliteStore
 from support import line_archives
 from support.embed_models import save_tokenizer
 from support.onnx_models import save_model
+from support.stores import add_unreadable_job
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "webhook.jsonl"
 IMPORTED = """18 messages of 1 session, 18 of them new.
@@ -444,7 +445,12 @@ class TestUpkeep:
     ) -> None:
         """A memory-context folder is counted and its damaged lines named; `--repair` rebuilds a file."""
         data("import", EXAMPLE)
-        assert call("doctor", "--repair").exit_code == 0
+        assert "nothing is damaged, so nothing was repaired" in call("doctor", "--repair").stdout
+        add_unreadable_job(tmp_path / "memory" / "holdfast.db")
+        assert call("doctor").exit_code == 1
+        done = call("doctor", "--repair")
+        assert done.exit_code == 0
+        assert "Lost: job 1 cannot be read" in done.stdout
         data("export", "--to", "folder", tmp_path / "context")
         with (tmp_path / "context" / "segments.jsonl").open("a", encoding="utf-8") as file:
             file.write("{damaged\n")

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from holdfast import Engine
 from holdfast.cli import holdfast
+from holdfast.errors import InputError
 from holdfast.settings import Embedding, Settings
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "webhook.jsonl"
@@ -57,11 +58,17 @@ def test_a_tenant_without_rows_is_named(call: Call) -> None:
         assert "the tenant 没有 has nothing in this memory; --tenant names another: acme, local" in done.stderr
 
 
-def test_a_session_that_is_not_there_is_named_as_the_reason(call: Call) -> None:
-    """A name with a typing error finds nothing, and the question is not why."""
+def test_a_session_that_is_not_there_is_an_error(call: Call) -> None:
+    """A name with a typing error finds nothing, and the question is not why; so does an agent's, in text and JSON."""
     for command in ("search", "recall"):
-        done = call(command, "staging port", "--session", "onw")
-        assert "no session matches --project, --agent and --session; `holdfast sessions` lists" in done.stderr
+        for options in ((), ("--json",)):
+            done = call(command, "staging port", "--session", "onw", *options)
+            assert isinstance(done.exception, InputError)
+            assert "no session of tenant local is called onw: `holdfast sessions` lists" in str(done.exception)
+        done = call(command, "staging port", "--agent", "nobody")
+        assert "no session matches --project and --agent; `holdfast sessions` lists" in done.stderr
+    reason = read(call, "recall", "staging port", "--agent", "nobody")["reason"]
+    assert reason.startswith("no session matches --project and --agent")
 
 
 def test_a_question_without_an_answer_names_the_other_tenants(call: Call) -> None:

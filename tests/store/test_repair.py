@@ -132,6 +132,36 @@ class TestCheck:
         spoil(path, 0)
         assert any("doctor --repair" in problem for problem in check(path).damage)
 
+    def test_what_is_not_a_store_of_this_version_is_refused(self, tmp_path: Path) -> None:
+        """A database of another program, and a store of a newer version: a repair would not help."""
+        other = tmp_path / "app.db"
+        with closing(sqlite3.connect(other)) as connection:
+            connection.execute("CREATE TABLE customers(name)")
+        with pytest.raises(StorageError, match="a database of another program"):
+            check(other)
+        path = tmp_path / "store.db"
+        fill(path, 10)
+        change(path, "PRAGMA user_version = 99")
+        with pytest.raises(StorageError, match="written by a newer Holdfast"):
+            check(path)
+
+    def test_a_store_without_its_header_is_damaged(self, tmp_path: Path) -> None:
+        """A repair writes another header."""
+        path = tmp_path / "store.db"
+        fill(path, 10)
+        change(path, "PRAGMA user_version = 0")
+        assert check(path).damage == ("the header is not that of a Holdfast store",)
+        repair(path, stamp="t")
+        assert check(path).damage == ()
+
+    def test_lost_facts_are_named(self, tmp_path: Path) -> None:
+        """As messages are, by their numbers."""
+        path = tmp_path / "store.db"
+        fill(path, 10)
+        change(path, "DELETE FROM facts WHERE version IN (3, 4)")
+        report = repair(path, stamp="t")
+        assert "the facts with these numbers, unless they were forgotten before: 3-4" in report.lost
+
     def test_a_missing_file_is_not_made(self, tmp_path: Path) -> None:
         """A wrong path is a typed error, and no file comes of it."""
         for look in (check, repair):

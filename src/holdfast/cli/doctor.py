@@ -35,7 +35,7 @@ from holdfast.store.connection import is_writable
 from holdfast.store.folder import FolderStore
 from holdfast.store.keys import describe_source, find_key
 from holdfast.store.opening import database_file, default_path, open_server, server_address, store_file
-from holdfast.store.repair import repair
+from holdfast.store.repair import Cut, repair
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import Health, check
 from holdfast.text import plural, printable
@@ -167,6 +167,18 @@ def _list_health(health: Health, *, repair: str) -> Iterator[Finding]:
         yield Finding("note", warning)
 
 
+def _repair_damage(file: Path, *, key: Secret | None) -> Finding:
+    """Repair a store if it is damaged. Another one stays as it is: the new file would need new vectors."""
+    health = check(file, key=key)
+    if not health.damage:
+        return Finding("ok", "nothing is damaged, so nothing was repaired")
+
+    def make_cut(store: Store) -> Cut:
+        return partial(passages_of, marks=open_marks(store))  # recalled text must not be indexed
+
+    return Finding("ok", repair(file, key=key, cutter=make_cut).summary)
+
+
 _NO_SESSIONS: Final = (
     "no agent has left sessions in its usual folder: holdfast import FILE reads those of another folder,"
     " holdfast install HOST stores new ones"
@@ -248,11 +260,7 @@ class _Checks:
             if database.exists():
                 key = find_key(self.settings.archive.encryption_key)
                 if self.mend:
-                    # Recalled text must not be indexed; the key that marks it is in the store.
-                    repaired = repair(
-                        database, key=key, cutter=lambda store: partial(passages_of, marks=open_marks(store))
-                    )
-                    yield Finding("ok", repaired.summary)
+                    yield _repair_damage(database, key=key)
                 yield from self.database(database, key=key)
                 if key is not None:  # it is the right one, else this is not reached
                     yield Finding("ok", _describe_encryption(self.settings.archive.encryption_key))

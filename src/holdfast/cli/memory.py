@@ -123,16 +123,21 @@ def _explain_nothing_recalled(memory: Memory, scope: Scope, across: Across, *, r
 
 
 def _explain_nothing(memory: Memory, scope: Scope, across: Across) -> str:
-    """Return why nothing can be found, whatever the question is; empty if there is no such reason."""
+    """Return why nothing can be found, whatever the question is; empty if there is no such reason.
+
+    A session that was named and does not exist is an error.
+    """
     known = memory.store.scopes()
     if not known:
         return EMPTY
     tenants = sorted({one.tenant for one in known})
     if scope.tenant not in tenants:
         return f"the tenant {scope.tenant} has nothing in this memory; --tenant names another: {', '.join(tenants)}"
-    if scope.required(across) not in [one.required(across) for one in known]:
-        return "no session matches --project, --agent and --session; `holdfast sessions` lists those that there are"
-    return ""
+    if scope.required(across) in [one.required(across) for one in known]:
+        return ""
+    if scope.session:
+        raise no_session(scope)
+    return "no session matches --project and --agent; `holdfast sessions` lists those that there are"
 
 
 def _heading(hit: Hit, owner: Mapping[str, str], note: str, *, best: float) -> str:
@@ -210,7 +215,7 @@ def recall(
         owner = {row.id: owner_of(row.scope) | {"title": titles[row.scope]} for row in rows}
         hits = [asdict(hit) | owner[hit.message] for hit in result.hits]
         facts = [asdict(hit) | owner_of(hit.fact.scope) for hit in result.facts]
-        emit_json(asdict(result) | {"hits": hits, "facts": facts})
+        emit_json(asdict(result) | {"hits": hits, "facts": facts, "reason": why})
     elif why:
         echo(f"Nothing recalled: {why}", err=True)
     elif block:

@@ -435,6 +435,10 @@ _ADVICE: Final = {
 
 # --- tables: migrations are files; once released, one is never edited ------------------
 
+SAVED_TABLES: Final = ("scopes", "messages", "facts", "records", "jobs")
+"""The tables that cannot be made again from others: those that a repair saves."""
+FOREIGN: Final = "a database of another program"
+
 COUNTS: Final = {
     "messages": "SELECT count(*) FROM messages",
     "passages": "SELECT count(*) FROM passages WHERE alive = 1",
@@ -469,11 +473,16 @@ def check_version(connection: sqlite3.Connection, *, path: Path, known: int = le
     """Refuse tables of a newer version, also if another process has just upgraded them."""
     version = _version(connection)
     if version > known:
-        raise StorageError(
-            f"written by a newer Holdfast (schema {version}, this one knows {known}): run `{UPGRADE}` and start this"
-            " program again",
-            path=path,
-        )
+        raise newer_version(version, path=path, known=known)
+
+
+def newer_version(version: int, *, path: Path, known: int = len(MIGRATIONS)) -> StorageError:
+    """Make the error for tables of a newer version."""
+    return StorageError(
+        f"written by a newer Holdfast (schema {version}, this one knows {known}): run `{UPGRADE}` and start this"
+        " program again",
+        path=path,
+    )
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -26,7 +26,7 @@ import shutil
 import sqlite3
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -42,6 +42,8 @@ from holdfast.store.adding import NewMessage, add_passages, find_ends
 from holdfast.store.base import PassageText, Store
 from holdfast.store.codec import DAMAGE, Value, decode_message, unpack_json
 from holdfast.store.connection import (
+    FOREIGN,
+    SAVED_TABLES,
     connect,
     explain_encryption,
     is_error,
@@ -69,7 +71,6 @@ _SHAPES: Final[dict[tuple[type, ...], str]] = {
     (int, str, int, bytes): "jobs",
 }
 """Tables by the types of their values, without the number in front."""
-_TABLE_NAMES: Final = ("scopes", "messages", "facts", "records", "jobs")
 _SCOPED_TABLES: Final = ("messages", "facts", "records", "jobs")
 _DIGEST_BYTES: Final = 16
 _RECOVERED: Final = "recovered"
@@ -121,15 +122,15 @@ class _RecoveredRows:
         forgotten: The rows of the table `forgotten`.
         last_numbers: The last number that each table has given.
         lost: Descriptions of what cannot be read.
-        explained: The numbers of messages that are unreadable or forgotten.
+        explained: The numbers of rows of each table that are unreadable or forgotten.
     """
 
     def __init__(self) -> None:
-        self.tables: dict[str, dict[int, list[Value]]] = {name: {} for name in _TABLE_NAMES}
+        self.tables: dict[str, dict[int, list[Value]]] = {name: {} for name in SAVED_TABLES}
         self.forgotten: set[tuple[int, bytes, bytes | None, bytes | None]] = set()
         self.last_numbers: dict[str, int] = {}
         self.lost: list[str] = []
-        self.explained: set[int] = set()
+        self.explained: dict[str, set[int]] = {name: set() for name in SAVED_TABLES}
 
     def read(self, rows: Iterable[tuple[int | None, list[Value]]]) -> None:
         """Add rows, whatever table they are in."""
@@ -138,10 +139,10 @@ class _RecoveredRows:
                 case [int(scope), bytes(digest), *more] if number is None:
                     self._add_forgotten(scope, digest, more)
                 case [None, int(message), int(), int(), int(), int(), bytes(), 0, int(), bytes()]:
-                    self.explained.add(message)  # a passage of a forgotten message
+                    self.explained["messages"].add(message)  # a passage of a forgotten message
                 case [None, *rest] if number is not None:
                     self._add(number, rest)
-                case [str(name), int(last)] if name in _TABLE_NAMES:
+                case [str(name), int(last)] if name in SAVED_TABLES:
                     self.last_numbers[name] = last
 
     def _add_forgotten(self, scope: int, digest: bytes, more: Sequence[Value]) -> None:
@@ -166,8 +167,7 @@ class _RecoveredRows:
                 unpack_json(data)
         except DAMAGE:
             self.lost.append(f"{name.removesuffix('s')} {number} cannot be read")
-            if name == "messages":
-                self.explained.add(number)
+            self.explained[name].add(number)
             return
         self.tables[name][number] = values
 
@@ -176,18 +176,18 @@ class _RecoveredRows:
         return not any(self.tables[name] for name in _SCOPED_TABLES)
 
     def describe_missing(self) -> list[str]:
-        """Return which numbers have no message, as ranges in one sentence; nothing if there are none."""
-        known = self.explained.union(self.tables["messages"])
-        last = max(self.last_numbers.get("messages", 0), *known, 0)
-        ranges: list[str] = []
-        for before, after in pairwise(sorted({0, *known, last + 1})):
-            if after - before == 2:  # noqa: PLR2004 - one number is missing
-                ranges.append(str(before + 1))
-            elif after - before > 1:
-                ranges.append(f"{before + 1}-{after - 1}")
-        if not ranges:
-            return []
-        return [f"the messages with these numbers, unless they were forgotten before: {', '.join(ranges)}"]
+        """Return which numbers have no message and no fact, as ranges in one sentence for each.
+
+        Numbers of records and jobs say nothing: rows of both are also deleted when they are done with.
+        """
+        missing: list[str] = []
+        for name in ("messages", "facts"):
+            known = self.explained[name].union(self.tables[name])
+            ranges = _list_gaps(known, last=max(self.last_numbers.get(name, 0), *known, 0))
+            if ranges:
+                numbers = ", ".join(ranges)
+                missing.append(f"the {name} with these numbers, unless they were forgotten before: {numbers}")
+        return missing
 
     def count_unscoped(self) -> int:
         """Count the rows whose scope is lost."""
@@ -236,6 +236,17 @@ class _RecoveredRows:
         return numbers
 
 
+def _list_gaps(known: Collection[int], *, last: int) -> list[str]:
+    """Return the numbers from 1 to the last one that are not known, as ranges."""
+    gaps: list[str] = []
+    for before, after in pairwise(sorted({0, *known, last + 1})):
+        if after - before == 2:  # noqa: PLR2004 - one number is missing
+            gaps.append(str(before + 1))
+        elif after - before > 1:
+            gaps.append(f"{before + 1}-{after - 1}")
+    return gaps
+
+
 def repair(
     path: Path, *, key: Secret | None = None, cutter: Cutter = lambda _: plain_cut, stamp: str | None = None
 ) -> Repaired:
@@ -259,7 +270,7 @@ def repair(
     damaged = path.with_name(f"{path.name}.damaged.{stamp}")
     try:
         if _is_foreign(path):  # some of its rows may look like ours
-            raise StorageError("a database of another program, which is left as it is. Choose another file.", path=path)
+            raise StorageError(f"{FOREIGN}, which is left as it is. Choose another file.", path=path)
         with translate_errors(path):
             rows = _RecoveredRows()
             if key is None:
@@ -304,7 +315,7 @@ def _is_foreign(path: Path) -> bool:
                 tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             except sqlite3.DatabaseError:
                 return False
-    return bool(tables) and not tables.issuperset(_TABLE_NAMES)
+    return bool(tables) and not tables.issuperset(SAVED_TABLES)
 
 
 def _has_content(path: Path) -> bool:
@@ -485,7 +496,7 @@ def recover_encrypted_rows(path: Path, *, key: Secret) -> Iterator[tuple[int | N
                 path=path,
             ) from error
     file = _EncryptedFile(path, key)
-    for name in _TABLE_NAMES:
+    for name in SAVED_TABLES:
         for number, *values in file.read(name):
             assert isinstance(number, int)
             yield number, [None, *values]

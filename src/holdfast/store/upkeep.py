@@ -27,13 +27,16 @@ from holdfast.store.adding import NewMessage, empty_passages, find_ends, insert_
 from holdfast.store.codec import DAMAGE, decode_message, unpack_json, unpack_text
 from holdfast.store.connection import (
     COUNTS,
+    FOREIGN,
     MIGRATIONS,
+    SAVED_TABLES,
     SqliteDatabase,
     connect,
     connect_readonly,
     create_file,
     is_readonly,
     migrate,
+    newer_version,
     open_file,
     translate_errors,
     write_transaction,
@@ -105,6 +108,7 @@ class Health:
 def check(path: Path, *, key: Secret | None = None, is_thorough: bool = True) -> Health:
     """Check the file's structure, every row, and whether the index matches the rows.
 
+    A database of another program or of a newer version is refused with a StorageError.
     Without `is_thorough`, only what takes no longer for a large store: whether it opens, its schema, and its counters.
     """
     if not path.exists():
@@ -122,28 +126,41 @@ def check(path: Path, *, key: Secret | None = None, is_thorough: bool = True) ->
                 faults = connection.execute(f"PRAGMA integrity_check({_MAX_FAULTS})")
                 structure = tuple(text for (text,) in faults if text != "ok")
             version = _count(connection, "PRAGMA user_version")
-            if not 0 < version <= len(MIGRATIONS):
-                note = f"written with schema {version}, this one knows {len(MIGRATIONS)}"
-                return Health(path=path, counts={}, damage=structure, warnings=(note,))
-            connection.execute("BEGIN")
-            health = Health(
-                path=path,
-                counts={name: _count(connection, query) for name, query in COUNTS.items()},
-                warnings=tuple(note for note, query in _NOTES.items() if _count(connection, query)),
-            )
-            if not is_thorough:
-                return health
-            orphans: list[str] = []
-            for what, query in _ORPHANS.items():
-                found = _count(connection, query)
-                if found:
-                    orphans.append(f"{found} {what}")
-            damage = (*structure, *list_unreadable(connection), *orphans)
-            return replace(health, damage=damage, index=tuple(check_index(connection)))
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if 0 < version <= len(MIGRATIONS):
+                return _check_rows(connection, path=path, structure=structure, is_thorough=is_thorough)
     except EncryptionError:
         raise
     except StorageError as error:
         return Health(path=path, counts={}, damage=structure or (str(error),))
+    if structure:  # then the version may be what is damaged
+        return Health(path=path, counts={}, damage=structure)
+    if version:
+        raise newer_version(version, path=path)
+    if not tables:
+        return Health(path=path, counts={})
+    if not tables.issuperset(SAVED_TABLES):
+        raise StorageError(f"{FOREIGN}. Choose another file.", path=path)
+    return Health(path=path, counts={}, damage=("the header is not that of a Holdfast store",))
+
+
+def _check_rows(connection: SqliteDatabase, *, path: Path, structure: Sequence[str], is_thorough: bool) -> Health:
+    """Check the rows and the index of a store. `structure` is what is wrong with its pages."""
+    connection.execute("BEGIN")
+    health = Health(
+        path=path,
+        counts={name: _count(connection, query) for name, query in COUNTS.items()},
+        warnings=tuple(note for note, query in _NOTES.items() if _count(connection, query)),
+    )
+    if not is_thorough:
+        return health
+    orphans: list[str] = []
+    for what, query in _ORPHANS.items():
+        found = _count(connection, query)
+        if found:
+            orphans.append(f"{found} {what}")
+    damage = (*structure, *list_unreadable(connection), *orphans)
+    return replace(health, damage=damage, index=tuple(check_index(connection)))
 
 
 def _count(db: Database, query: str) -> int:
