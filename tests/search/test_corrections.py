@@ -244,7 +244,7 @@ def test_a_word_of_most_of_the_archive_is_no_subject(rarity: float, *, is_expect
     """In a project about orders, many statements have the word."""
     words = {"order": rarity, "day": 5.0, "paid": 5.0, "chang": 5.0, "ship": 5.0, "within": 5.0}
     earlier = Earlier.read(Statement.read("Orders are paid within 14 days."), Rarity.of(words), asked=())
-    later = Later.read("Orders are shipped within 3 days from now on.")
+    later = Later.read("We give orders 3 days from now on.")
     assert earlier.is_superseded(later) is is_expected
 
 

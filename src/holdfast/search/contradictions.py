@@ -21,7 +21,7 @@ from itertools import chain
 from typing import Final
 
 from holdfast.patterns import compile_once, load
-from holdfast.search.corrections import has_weak_word, is_correction
+from holdfast.search.corrections import Statement, are_about_two_things, has_weak_word, is_correction
 from holdfast.search.opposites import are_opposed, find_opposites, list_terms
 from holdfast.search.related import find_related
 from holdfast.text import is_unsegmented, terms
@@ -52,6 +52,7 @@ class Claim:
     """The parts of a statement.
 
     Attributes:
+        text: The statement.
         topic: The words that say what it is about, in order, without values and words of change.
         values: The numbers, dates and the like in it, by their kind or unit.
         subject, verb, answer: The parts of a plain statement such as "backups are stored in Frankfurt"; empty for any
@@ -69,6 +70,7 @@ class Claim:
         opposites: The words of each group of opposites in its topic, such as staging and production.
     """
 
+    text: str
     topic: tuple[str, ...]
     values: Mapping[str, frozenset[str]]
     subject: tuple[str, ...] = ()
@@ -106,6 +108,7 @@ def read_claim(text: str) -> Claim | None:
     if ending is not None:
         ended = _find_topic(plain[: ending.start()])
     claim = Claim(
+        text=plain,
         topic=topic,
         values=values,
         names=labels - {place},
@@ -146,7 +149,7 @@ def contradict(earlier: Claim, later: Claim) -> bool:
     """Return whether two statements cannot both be up to date, judging by their words."""
     if earlier.is_ending != later.is_ending and _ends(earlier, later):
         return True
-    if are_contrasted(earlier, later):
+    if are_contrasted(earlier, later) or are_about_two_things(_read(earlier.text), _read(later.text)):
         return False
     if later.is_change and not earlier.is_change and _changes(earlier, later):
         return not ends_another(later, earlier)
@@ -155,6 +158,12 @@ def contradict(earlier: Claim, later: Claim) -> bool:
     if earlier.values or later.values:  # the values are of other kinds, or the same: they say different things
         return False
     return _have_other_names(earlier, later) or _have_same_role(earlier, later) or _have_other_places(earlier, later)
+
+
+@lru_cache(maxsize=2**14)
+def _read(text: str) -> Statement:
+    """Read the text of a claim as a statement of a conversation. Each is compared with many others."""
+    return Statement.read(text)
 
 
 def ends_another(later: Claim, earlier: Claim) -> bool:

@@ -22,6 +22,7 @@ from typing import Final
 
 from holdfast.patterns import NO_ABBREVIATION, compile_once, load
 from holdfast.search.opposites import are_opposed, find_opposites
+from holdfast.search.parallels import are_parallel
 from holdfast.search.passages import SENTENCE_END
 from holdfast.text import is_unsegmented, terms
 
@@ -237,7 +238,7 @@ class Statement:
         enough = MIN_TAKEN_BACK_SHARE
         if is_unsegmented(decision.text[0]):
             enough = MIN_TAKEN_BACK_SHARE_UNSEGMENTED
-        if len(subject & self.topic) < enough * len(subject):
+        if len(subject & self.topic) < enough * len(subject) or are_about_two_things(decision, self):
             return False
         shared = [*(decision.topic & self.topic), *(decision.values & self.values)]
         if len(shared) < MIN_TAKEN_BACK_TERMS and len(self.topic) > MAX_SHORT_TERMS:
@@ -496,6 +497,8 @@ class Earlier:
         # It denies one of the values: "not 400", "instead of Thursdays".
         if not later.negated.isdisjoint(values) or later.renews(earlier):
             return True
+        if are_about_two_things(earlier, later):
+            return False
         # It denies another number: then that changed, and whatever it says about the rest may be true of both.
         is_elsewhere = bool(values) and any(map(_NUMBER.match, later.negated))
         shared = earlier.topic & later.topic
@@ -576,6 +579,22 @@ class Earlier:
         return later.is_plain and self.statement.is_plain
 
 
+def are_about_two_things(earlier: Statement, later: Statement) -> bool:
+    """Return whether two statements of the same form both hold: they name different things, and none denies the other.
+
+    "The discount for Nordbank is 12 percent" is not outdated by "the discount for Suedbank is now 15 percent".
+    """
+    if not later.negated.isdisjoint(earlier.terms):
+        return False
+    ends = False
+    for match in _find_all("ended", later.text):
+        ends = True
+        ended = Statement.read(_CLAUSE_END.split(later.text[: match.start()])[-1]).subject
+        if ended and ended <= earlier.terms:  # "…, Mailgun is no longer used"
+            return False
+    return are_parallel(earlier.text, later.text, common=_common_words(), units=measure_terms(), denies=ends)
+
+
 def is_correction(text: str) -> bool:
     """Return whether a text says that something replaces something else."""
     folded = text.casefold()
@@ -606,6 +625,13 @@ def has_weak_sign(text: str) -> bool:
 def light_terms() -> frozenset[str]:
     """Return the terms that two sentences may share without being about the same thing."""
     return frozenset(terms(" ".join(load("corrections")["words"]["light"])))
+
+
+@cache
+def _common_words() -> frozenset[str]:
+    """Return terms, and characters of scripts without spaces, that name nothing."""
+    changes = " ".join(load("corrections")["words"]["changes"])
+    return light_terms() | measure_terms() | frozenset(terms(changes)) | frozenset(changes.split())
 
 
 @cache

@@ -1,0 +1,159 @@
+"""Recognise two statements of one form about two things: "Lyon has a budget of 900 euros", "Porto has one of 700".
+
+Their words are aligned. Where one has another value, the later may be the new one. Where a name differs as well, they
+are about different things, and both hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Final
+
+from holdfast.text import terms
+
+MIN_ALIGNED: Final = 0.3
+"""The share of the telling words of the shorter statement that must be in the same order in the other."""
+MIN_ALIGNED_CHARACTERS: Final = 0.6
+"""The same in a script without spaces, in which any two statements have many characters in common."""
+MAX_NAMES: Final = 1
+"""Two statements may differ in so many names if one is to replace the other: in the value itself."""
+_MAX_NAME_WORDS: Final = 6
+"""More words, or characters of a script without spaces, are a description of what happened."""
+_VALUE: Final = "#"
+_CHARACTER: Final = "[぀-ヿ㐀-鿿가-힣]"
+_WORD: Final = re.compile(
+    r"(?P<value>\d{4}-\d\d-\d\d|\d+月\d+[日号號]|(?<![\w-])\d+(?:[.,:]\d+)*%?(?![\w-]|\.\w)|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b"
+    r"|\b(?:january|february|march|april|may(?=\s\d)|june|july|august|september|october|november|december)\b"
+    r"|(?<=[周期曜])[一二三四五六日天末]|[月火水木金土日월화수목금토일](?=曜|요일)|\d+"
+    r"|[一二三四五六七八九十百千万两]+(?=[折成天日月号點点个個元块年次％%]))"
+    rf"|{_CHARACTER}|[~\w.-]*(?:/[\w.-]+)+|[^\W_]+(?:['’.-][^\W_]+)*",
+    re.IGNORECASE,
+)
+"""A value, a character of a script without spaces, or a word; "PAY-311" is one word, and so is a path."""
+_ORDERS: Final = frozenset(("rememb", "note", "correct", "pleas"))
+"""Terms of what a statement begins with."""
+_DENIALS: Final = frozenset(("no", "not", "never", "不", "没", "別", "别"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """The words of a statement, with the same sign in the place of every value, and the values by their place."""
+
+    forms: list[str]
+    values: dict[int, str]
+
+    @classmethod
+    def read(cls, text: str) -> _Words:
+        forms: list[str] = []
+        values: dict[int, str] = {}
+        for match in _WORD.finditer(text):
+            word = match[0]
+            if match["value"]:
+                values[len(forms)] = word.casefold()
+                word = _VALUE
+            elif not word.isupper():  # "US" is not the word "us"
+                word = word.casefold()
+            forms.append(word)
+        return cls(forms, values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """What one statement has in the place of something else in the other."""
+
+    ours: Sequence[str]
+    theirs: Sequence[str]
+
+
+def are_parallel(earlier: str, later: str, *, common: Collection[str], units: Collection[str], denies: bool) -> bool:
+    """Return whether two statements have the same form, and are about two things.
+
+    Args:
+        earlier: The one statement.
+        later: The other.
+        common: Terms that name nothing, such as "now" and "moved".
+        units: Terms of units among them. Another unit is another value: euros, dollars.
+        denies: Whether the later one says that something is no longer so. Then it gives no other value, and one other
+            name is enough.
+    """
+    ours = _Words.read(earlier)
+    theirs = _Words.read(later)
+    matcher = SequenceMatcher(a=ours.forms, b=theirs.forms, autojunk=False)
+    operations = matcher.get_opcodes()
+    same: list[str] = []
+    numbers: list[str] = []
+    differences: list[_Difference] = []
+    for tag, start, stop, first, last in operations:
+        if tag == "equal":
+            same += ours.forms[start:stop]
+        elif tag == "replace":
+            differences.append(
+                _Difference(_without_value(ours.forms, start, stop), _without_value(theirs.forms, first, last))
+            )
+        numbers += _find_other_values(ours, theirs, tag=tag, places=(start, stop, first, last))
+    telling = min(len(_find_names(ours.forms, _ORDERS)), len(_find_names(theirs.forms, _ORDERS)))
+    enough = MIN_ALIGNED
+    if not earlier.isascii() or not later.isascii():
+        enough = MIN_ALIGNED_CHARACTERS
+    aligned = len(_find_names(same, _ORDERS))
+    if not aligned or aligned < enough * telling:
+        return False
+    shared = {*_find_names(ours.forms, common)} & {*_find_names(theirs.forms, common)}
+    names = sum(_differ_in_name(one, shared.union(common)) for one in differences)
+    other_units = any(_differ_in_name(one, ()) and _is_unit(one, units) for one in differences)
+    if names > MAX_NAMES:
+        return True
+    if names and (denies or numbers or other_units):
+        return True
+    return len([number for number in numbers if number.isdigit()]) > 1  # "Run 1 took 41 seconds", "Run 2 took 39"
+
+
+def _without_value(forms: Sequence[str], start: int, stop: int) -> Sequence[str]:
+    """Return some of the words, without a name that is a part of the value behind them, as in "Postgres 16"."""
+    if stop < len(forms) and forms[stop] == _VALUE:
+        return forms[start : stop - 1]
+    return forms[start:stop]
+
+
+def _differ_in_name(difference: _Difference, common: Collection[str]) -> bool:
+    """Return whether both statements have a name there. "Requires" and "no longer accepts" are none."""
+    if max(len(difference.ours), len(difference.theirs)) > _MAX_NAME_WORDS:
+        return False
+    theirs = _find_names(difference.theirs, common)
+    if not _DENIALS.isdisjoint(difference.theirs):  # in a script without spaces, a name may stand before it
+        theirs = [name for name in theirs if not name.isascii() and name not in _DENIALS]
+    return bool(theirs) and bool(_find_names(difference.ours, common))
+
+
+def _is_unit(difference: _Difference, units: Collection[str]) -> bool:
+    both = (*difference.ours, *difference.theirs)
+    return all(term in units for term in terms(" ".join(both)))
+
+
+def _find_names(forms: Sequence[str], common: Collection[str]) -> list[str]:
+    """Return the words that may name something."""
+    names: list[str] = []
+    for form in forms:
+        if form == _VALUE or form in common:
+            continue
+        if (form.isupper() and len(form) > 1) or not form.isascii():
+            names.append(form)
+        else:
+            names += [term for term in terms(form) if term not in common]
+    return names
+
+
+def _find_other_values(ours: _Words, theirs: _Words, *, tag: str, places: tuple[int, int, int, int]) -> Iterator[str]:
+    """Yield the values of the earlier statement in whose place the later one has another."""
+    start, stop, first, last = places
+    if tag == "equal":
+        for place in range(start, stop):
+            if place in ours.values and ours.values[place] != theirs.values[first + place - start]:
+                yield ours.values[place]
+    elif tag == "replace" and any(place in theirs.values for place in range(first, last)):
+        for place in range(start, stop):
+            if place in ours.values:
+                yield ours.values[place]
