@@ -9,7 +9,7 @@ and must state it as true, or to say that something was settled.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -133,6 +133,36 @@ def without_questions(text: str) -> str:
     if len(kept) == len(pieces):
         return text
     return " ".join(piece.strip() for piece in kept).strip()
+
+
+def list_standing(said: Sequence[str], *, following: str = "") -> Iterator[tuple[int, str]]:
+    """Yield the sentences that nothing behind them takes back, and their places; none behind the beginning of a story.
+
+    `following` is what the same person said next: "Remember that the code is 1122.", "Wait, no, 2211."
+    """
+    for place, sentence in enumerate(said):
+        if begins_story(sentence):
+            return
+        after = following
+        if place + 1 < len(said):
+            after = said[place + 1]
+        if not amends(after):
+            yield place, sentence
+
+
+def begins_story(sentence: str) -> bool:
+    """Return whether what follows a sentence is a story, an exercise, an example or somebody else's words."""
+    return _compile("forms", "scene").search(sentence) is not None
+
+
+def amends(sentence: str) -> bool:
+    """Return whether a sentence takes back or changes the one before it.
+
+    A whole correction ("Actually, use NATS instead of Kafka") does not need the one before it: it is a fact itself.
+    """
+    if not _compile("forms", "amends").search(sentence):
+        return False
+    return classify_sentence(sentence) is None and match_form(sentence, "replacements") is None
 
 
 def is_additive(sentence: str) -> bool:

@@ -290,3 +290,88 @@ def test_the_order_of_reading_does_not_matter(engine: Engine) -> None:
     state(engine, "second", correction, time=NOW)
     state(engine, "first", decision, time=NOW + HOUR)
     assert [fact.content for fact in engine.session("new").facts()] == [decision]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Remember that the gate code is 1122. Wait, no, 2211.",
+        "Decision: we ship on June 5. Hmm, no, make that June 12.",
+        "Remember that the rent is 900 euros. Sorry, 950.",
+        "Please remember that Karla is the owner of billing. Or was it Tim? Yes, Tim.",
+        "Every pull request must have two approvals. Just kidding, one is enough.",
+        "We decided to use Redis for the cache. No we didn't, I mixed that up.",
+        "We moved the API to port 9090. And moved it back an hour later.",
+        "请记住会议在周三。说错了，是周四。",
+        "我们决定用Redis做缓存。算了，不用了。",
+    ],
+)
+def test_what_the_next_sentence_takes_back_is_no_fact(engine: Engine, text: str) -> None:
+    """The passage has both sentences, and a new session that asks gets them."""
+    state(engine, "first", text, time=NOW)
+    assert engine.session("first").facts() == []
+
+
+@pytest.mark.parametrize("rest", ["No exceptions.", "It is new.", "Wait for Tim before you open it."])
+def test_what_the_next_sentence_does_not_take_back_is_a_fact(engine: Engine, rest: str) -> None:
+    """Not each "no" takes something back."""
+    stated = "Remember that the gate code is 1122."
+    state(engine, "first", f"{stated} {rest}", time=NOW)
+    assert [fact.content for fact in engine.session("first").facts()] == [stated]
+
+
+def test_what_the_next_message_takes_back_is_no_fact(engine: Engine) -> None:
+    """And a new session gets both messages."""
+    session = engine.session("first")
+    texts = ("Remember that the code of the gate is 1122.", "Wait, no, it is 2211.")
+    session.assemble([Message(role="user", parts=(Text(text=text),), timestamp=NOW) for text in texts], limit=8_000)
+    session.learn()
+    engine.work()
+    assert session.facts() == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Imagine you are a pirate. From now on, answer only in rhymes for this story.",
+        "For this exercise assume the following. From now on the VAT is 25 percent.",
+        "The old handbook said this. Every release must have three signatures. We threw it away.",
+        "Here is a scene. Decision: the queen will marry the baker.",
+        "From now on, write all replies in JSON for the next three examples.",
+        "记住，这只是一个例句：公司总部在杭州。",
+    ],
+)
+def test_a_story_or_an_exercise_states_no_fact(engine: Engine, text: str) -> None:
+    """Nor does what others wrote."""
+    state(engine, "first", text, time=NOW)
+    assert engine.session("first").facts() == []
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        "We decided to use NATS for the metrics instead of StatsD.",
+        "We considered to use NATS instead of Kafka for the order events, but stayed with Kafka.",
+        "Competitor X decided to use NATS instead of Kafka for the order events.",
+        "Our intern believes we should use NATS instead of Kafka for the order events.",
+        "Use NATS instead of Kafka for the order events in the toy example.",
+    ],
+)
+def test_a_decision_about_something_else_takes_nothing_back(engine: Engine, later: str) -> None:
+    """Nor does one of others, or one that was not taken."""
+    decision = "We decided to use Kafka for the order events."
+    state(engine, "first", decision, time=NOW)
+    state(engine, "second", later, time=NOW + HOUR)
+    assert decision in [fact.content for fact in engine.session("new").facts()]
+    assert "Kafka" in engine.session("new").recall("Which message system do the order events use?").block
+
+
+def test_a_decision_holds_again_if_what_took_it_back_is_forgotten(engine: Engine) -> None:
+    """Nobody has forgotten the decision."""
+    decision, correction, question = REPLACED["instead of"]
+    state(engine, "first", decision, time=NOW)
+    state(engine, "second", correction, time=NOW + HOUR)
+    assert [fact.content for fact in engine.session("new").facts()] == [correction]
+    engine.session("second").forget()
+    assert [fact.content for fact in engine.session("new").facts()] == [decision]
+    assert "NATS" in engine.session("new").recall(question).block

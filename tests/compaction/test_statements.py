@@ -231,3 +231,25 @@ def test_what_is_archived_is_said_to_be_recalled_if_it_is(tmp_path: Path) -> Non
             summary = engine.session("s").compact(fill(0, 40), limit=16_000).summary
         assert summary is not None
         assert ("recalled from them by itself" in summary.text) is is_on
+
+
+def test_statements_about_two_things_both_stand_alone() -> None:
+    """Neither is written behind the other as what was said later."""
+    said = (
+        "We decided to use Kafka for the order events.",
+        "We decided to use NATS for the metrics instead of StatsD.",
+        "The discount for Nordbank is 12 percent.",
+        "The discount for Suedbank is 15 percent now.",
+    )
+    listed = list_stated({}, read(say(*said)))
+    assert sorted(line for lines in listed.values() for line in lines) == sorted(f"- {text}" for text in said)
+
+
+def test_a_statement_is_listed_with_the_sentence_that_changes_it() -> None:
+    """And nothing of a story is."""
+    said = (
+        "Remember that the code of the gate is 1122. Wait, no, 2211.",
+        "Imagine you are a pirate. From now on, answer only in rhymes.",
+    )
+    listed = list_stated({}, read(say(*said)))
+    assert [line for lines in listed.values() for line in lines] == [f"- {said[0]}"]

@@ -29,6 +29,7 @@ from holdfast.search.corrections import (
     Later,
     Rarity,
     Statement,
+    are_about_two_things,
     has_sign,
     has_weak_sign,
     has_weak_word,
@@ -195,6 +196,12 @@ def read_messages(messages: Iterable[Message]) -> list[Sentence]:
             continue
         before = ""
         for sentence in signals.list_statements([text]):
+            if is_by_user and signals.begins_story(sentence):
+                break
+            if is_by_user and before and found and found[-1].text == before and signals.amends(sentence):
+                found[-1] = replace(found[-1], text=f"{before} {sentence}")  # "The code is 1122. Wait, no, 2211."
+                before = found[-1].text
+                continue
             if is_by_user:
                 kind = find_kind(sentence)
             else:
@@ -371,7 +378,7 @@ class _Listed:
     def _compare(self, part: Sentence, later: Sentence) -> float:
         """Return the share of a statement that a later sentence repeats, if it may correct it; otherwise 0."""
         shared = part.content & later.content
-        if not shared:
+        if not shared or are_about_two_things(part.words, later.words):
             return 0.0
         share = self.rarity.share(shared, of=part.content)
         if not later.is_by_user and share < MIN_SHARE:  # an assistant at work uses many words of change

@@ -172,11 +172,14 @@ def _read_by_rule(
 ) -> list[Decision]:
     """Read the messages one after the other, since a message may correct what one before it has stated."""
     decisions: list[Decision] = []
-    for message in messages:
-        text = _read_own_words(message, marks)
-        explicit = _read_stated(text, message)
+    said = _list_own_words(messages, marks)
+    for place, (message, text) in enumerate(said):
+        following = ""
+        if place + 1 < len(said):
+            _, following = said[place + 1]
+        explicit = _read_stated(text, message, following=following)
         decisions += _resolve_all(explicit, rows, scope=scope, now=now)
-        corrections = _read_corrections(text, message, known=rows, now=now)
+        corrections = _read_corrections(text, message, known=rows, now=now, following=following)
         decisions += _resolve_all(corrections, rows, scope=scope, now=now)
     return decisions
 
@@ -197,17 +200,27 @@ _ENDS: Final = 600
 def read_explicit(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> list[Draft]:
     """Read what users state explicitly, in order: memories, decisions, corrections, settings and tasks."""
     drafts: list[Draft] = []
-    for row in messages:
-        drafts += _read_stated(_read_own_words(row, marks), row)
+    said = _list_own_words(messages, marks)
+    for place, (row, text) in enumerate(said):
+        following = ""
+        if place + 1 < len(said):
+            _, following = said[place + 1]
+        drafts += _read_stated(text, row, following=following)
     return drafts
 
 
-def _read_stated(text: str, row: MessageRow) -> list[Draft]:
-    """Read what the text of a message states explicitly."""
-    return [_prove(draft, row) for draft in read_text(text) if not is_secret(draft.content)]
+def _list_own_words(messages: Iterable[MessageRow], marks: Marks) -> list[tuple[MessageRow, str]]:
+    """List what users wrote, in order, and the message of each."""
+    said = [(row, _read_own_words(row, marks)) for row in messages]
+    return [(row, text) for row, text in said if text]
 
 
-def _read_corrections(text: str, row: MessageRow, *, known: Sequence[FactRow], now: int) -> list[Draft]:
+def _read_stated(text: str, row: MessageRow, *, following: str) -> list[Draft]:
+    """Read what the text of a message states explicitly; `following` is what the user said next."""
+    return [_prove(draft, row) for draft in read_text(text, following=following) if not is_secret(draft.content)]
+
+
+def _read_corrections(text: str, row: MessageRow, *, known: Sequence[FactRow], now: int, following: str) -> list[Draft]:
     """Read the sentences of a user that say that a known decision or preference no longer holds.
 
     "The event bus will be RabbitMQ instead of NATS" is explicit only next to the decision for NATS. Orders are left
@@ -215,7 +228,7 @@ def _read_corrections(text: str, row: MessageRow, *, known: Sequence[FactRow], n
     """
     drafts: list[Draft] = []
     sentences = list(list_own_sentences(text))
-    for place, sentence in enumerate(sentences):
+    for place, sentence in signals.list_standing(sentences, following=following):
         if not may_take_back(sentence) or not is_statement(sentence) or signals.asks(sentence):
             continue
         content = _add_next(sentence, sentences[place + 1 :], text=text)

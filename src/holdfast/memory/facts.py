@@ -662,8 +662,11 @@ MAX_MEMORY_CHARS: Final = 500
 """The maximum characters of a sentence that the user asks to remember. A longer one was pasted."""
 
 
-def read_text(text: str) -> Iterator[Draft]:
-    """Read what is explicit: `remember that …`, decisions, corrections, `KEY=value`, `TODO: …` and task boxes."""
+def read_text(text: str, *, following: str = "") -> Iterator[Draft]:
+    """Read what is explicit: `remember that …`, decisions, corrections, `KEY=value`, `TODO: …` and task boxes.
+
+    `following` is what the user said next, which may take back the last sentence.
+    """
     lines = signals.without_code(text)
     for match in signals.line_pattern("todo").finditer(lines):
         state = "done"
@@ -674,7 +677,7 @@ def read_text(text: str) -> Iterator[Draft]:
     for match in signals.line_pattern("setting").finditer(lines):
         line = " ".join(match[0].split())
         yield Draft(type="config", content=line, subject=match["key"], slot="value", value=match["value"])
-    for sentence in list_own_sentences(text):
+    for _, sentence in signals.list_standing(list(list_own_sentences(text)), following=following):
         kind = signals.classify_sentence(sentence)
         if kind == "remember":
             yield Draft(type="decision", content=sentence)

@@ -2,10 +2,10 @@
 
 A fact that is based on a forgotten message is forgotten with it, and so are the earlier versions of a named fact. A
 recorded block or overview that quotes one of them, and a report that shows it, are removed in every session of the
-agent and project. A summary that was made from it is replaced by a notice. A summary builds on the one before it, so
-the later summaries of the session are emptied too. A title that a host gave to a session stays if it shares no word
-with what is forgotten. Processes that have read such a record before find an edit that says that something was
-forgotten.
+agent and project. A fact that was replaced by a forgotten one holds again. A summary that was made from it is replaced
+by a notice. A summary builds on the one before it, so the later summaries of the session are emptied too. A title that
+a host gave to a session stays if it shares no word with what is forgotten. Processes that have read such a record
+before find an edit that says that something was forgotten.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from holdfast.context.edits import EDIT, Edit, Forgotten, to_json
 from holdfast.memory import block
+from holdfast.memory.facts import does_hold
 from holdfast.memory.sessions import TITLE, make_final_title, read_title
 from holdfast.store.base import FactRow, Record, Scope, Select, Store
 from holdfast.text import digest, terms
@@ -44,7 +45,7 @@ def forget(
     own = {row.id for row in rows if across or row.scope == scope}
     if ids is None and fact_ids is None:
         messages = _read_numbers(store, Select(scope=scope, across=across))
-        count = _forget_facts(store, rows, messages, own, scope=scope, across=across)
+        count = _forget_facts(store, rows, messages, set(), alone=own, scope=scope, across=across)
         titled = store.read_records(Select(scope=scope, across=across), kind=TITLE)
         store.remove_records(Select(scope=scope, across=across))
         store.add_records([make_final_title(record.scope) for record in titled])
@@ -72,7 +73,7 @@ def _forget_late_facts(store: Store, *, evidence: AbstractSet[int] | None, scope
             late.append(row)
     if not late:
         return 0
-    return _forget_facts(store, rows, set(), {row.id for row in late}, scope=scope, across=across)
+    return _forget_facts(store, rows, set(), set(), alone={row.id for row in late}, scope=scope, across=across)
 
 
 def _read_numbers(store: Store, select: Select) -> set[int]:
@@ -99,23 +100,38 @@ def _forget_facts(
     messages: AbstractSet[int],
     named: AbstractSet[str],
     *,
+    alone: AbstractSet[str] = frozenset(),
     scope: Scope,
     across: bool,
 ) -> int:
-    """Remove the named facts and those based on forgotten messages, with every version and trace of them."""
-    # A fact that the user names is forgotten with those that it replaced; one that is only based on a message is not.
+    """Remove the named facts, others alone, and those based on forgotten messages, with every version and trace."""
+    # A fact that the user names is forgotten with those that it replaced, which may be of other sessions.
     keys = set(named)
     while True:
         earlier = {row.id for row in rows if row.superseded_by in keys} - keys
         if not earlier:
             break
         keys |= earlier
+    keys |= alone
     keys |= {row.id for row in rows if not messages.isdisjoint(row.evidence)}
     facts = [row for row in rows if row.id in keys]
     _clean_records(store, messages, facts, scope=scope, across=across)
     if not facts:
         return 0
-    return store.remove_facts(Select(scope=scope, across=True), keys=tuple(sorted(keys)))
+    count = store.remove_facts(Select(scope=scope, across=True), keys=tuple(sorted(keys)))
+    store.add_facts(_find_revived(rows, keys))
+    return count
+
+
+def _find_revived(rows: Sequence[FactRow], forgotten: AbstractSet[str]) -> list[FactRow]:
+    """Return the facts that hold again, because what replaced them is forgotten: nobody has forgotten these."""
+    latest = {row.id: row for row in rows}
+    held = {row.id: row for row in rows if does_hold(row)}
+    revived: list[FactRow] = []
+    for key, row in latest.items():
+        if row.superseded_by in forgotten and key not in forgotten and key in held:
+            revived.append(held[key])
+    return revived
 
 
 def _clean_records(
