@@ -62,6 +62,8 @@ def test_a_session_of_greetings_is_named_by_the_first(tmp_path: Path, greeting: 
         ("有三件事要记住。数据库用端口 6543。", "数据库用端口 6543。"),
         ("覚えておいてほしいことが三つあります。ポートは 6543 です。", "ポートは 6543 です。"),
         ("기억할 것이 세 가지 있습니다. 포트는 6543입니다.", "포트는 6543입니다."),
+        ("So, Redis. It fell over twice this week.", "So, Redis. It fell over twice this week."),
+        ("Their contact, Dr. Halvorsen, wants a plan. Soon.", "Their contact, Dr. Halvorsen, wants a plan."),
         ("Two things are broken. Look.", "Two things are broken."),
         ("Some notes are lost. Why?", "Some notes are lost."),
         ("Three things to remember.", "Three things to remember."),

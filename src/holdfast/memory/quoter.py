@@ -18,6 +18,7 @@ import numpy as np
 from holdfast.calls import Deadline
 from holdfast.embed.base import Floats
 from holdfast.memory import block
+from holdfast.memory.no_answers import is_no_answer
 from holdfast.memory.passage_search import MAX_LEADS, Found, find_answers, only_asks
 from holdfast.search.arrays import Ints
 from holdfast.search.candidates import Candidates
@@ -211,6 +212,8 @@ class Quoter:
             return None
         # If the same question was asked before, quoting that would take the room of the answer.
         if candidates.human[place] and only_asks(passage.text, self._found.weights):
+            return None
+        if not candidates.human[place] and is_no_answer(passage.text):
             return None
         if self._is_by_weights:
             self._window_scores[place] = _weigh_windows(passage, self._weights)

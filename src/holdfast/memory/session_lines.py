@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from holdfast import signals
 from holdfast.memory.archive import is_noise, unwrap, weigh_letters
+from holdfast.memory.no_answers import is_no_answer
 from holdfast.memory.sessions import (
     Sentence,
     does_hold,
@@ -221,7 +222,7 @@ def _list_sentences(row: MessageRow) -> list[str]:
     role = row.message.role
     if role not in {"user", "assistant"} or (role == "assistant" and row.message.calls):
         return []
-    if row.message.model == _ECHO:
+    if row.message.model == _ECHO or (role == "assistant" and is_no_answer(row.message.text)):
         return []
     found: list[str] = []
     for sentence in signals.sentences(unwrap(row.message.text)):

@@ -13,10 +13,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from holdfast.host_text import find_summary
-from holdfast.memory.archive import is_acknowledgement, is_noise, unwrap
+from holdfast.memory.archive import is_acknowledgement, is_noise, unwrap, weigh_letters
 from holdfast.memory.summary_topics import find_topic, is_part
 from holdfast.messages import Message
-from holdfast.patterns import compile_once, load
+from holdfast.patterns import NO_ABBREVIATION, compile_once, load
 from holdfast.store.base import MessageRow, Record, Scope, Select, Store
 from holdfast.store.figures import TURN
 
@@ -32,7 +32,9 @@ _FIRST_READ: Final = 8
 """How many messages at the beginning of a session are read for its title."""
 _MAX_FIRST_READ: Final = 40
 """How many are read if those have none, because a host may put its messages before those of the user."""
-_ENDS: Final = (". ", "? ", "! ", "。", "？", "！")
+_MIN_TITLE: Final = 12
+"""A sentence with fewer letters, such as "So, Redis.", is a title only together with the next one."""
+_END: Final = re.compile(rf"[.?!]{NO_ABBREVIATION}\s|[。？！]")
 _CLAUSE_END: Final = re.compile(r"[.?!,;:]\s|[。？！，；：、]|\s[–—-]\s")
 
 
@@ -302,14 +304,21 @@ def shorten(text: str, *, max_chars: int = MAX_TITLE_CHARS) -> str:
     Greetings, and sentences that only announce others, are left out if another one follows.
     """
     rest = " ".join(text.split())
+    begun = ""
     sentence = ""
     while rest:
-        stops = [rest.find(end) + len(end) for end in _ENDS if end in rest]
-        stop = min(stops, default=len(rest))
-        sentence = rest[:stop].strip()
+        end = _END.search(rest)
+        stop = len(rest)
+        if end is not None:
+            stop = end.end()
+        sentence = f"{begun}{rest[:stop]}".strip()
+        begun = ""
         rest = rest[stop:].strip()
-        if not _is_greeting(sentence) and not _is_announcement(sentence):
+        if _is_greeting(sentence) or _is_announcement(sentence):
+            continue
+        if weigh_letters(sentence) >= _MIN_TITLE:
             break
+        begun = f"{sentence} "
     return _cut(sentence, max_chars=max_chars)
 
 

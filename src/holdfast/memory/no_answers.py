@@ -1,0 +1,35 @@
+"""Recognise replies that only say that something is not known.
+
+Such a reply ("You have not told me who your dentist is") has the words of the question, so it would be quoted in the
+place of the answer when the question is asked again.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+from typing import Final
+
+from holdfast.patterns import compile_once, load
+from holdfast.signals import sentences, without_questions
+
+MAX_CHARS: Final = 400
+"""The maximum characters of such a reply. A longer one says more."""
+_APOSTROPHES: Final = str.maketrans("’ʼ", "''")
+
+
+@lru_cache(maxsize=4096)
+def is_no_answer(text: str) -> bool:
+    """Return whether a reply says that something is not known, and nothing else but offers and questions."""
+    if len(text) > MAX_CHARS:
+        return False
+    stated = without_questions(text).translate(_APOSTROPHES)
+    said = [sentence for sentence in sentences(stated) if not _compile("offers").match(sentence)]
+    if not said:  # it is shorter than a sentence: 我不知道
+        said = [stated]
+    return all(map(_compile("unknown").search, said))
+
+
+@cache
+def _compile(name: str) -> re.Pattern[str]:
+    return compile_once(load("noise")["no_answers"][name], re.IGNORECASE)
