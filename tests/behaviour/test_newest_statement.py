@@ -340,3 +340,20 @@ def test_a_time_that_is_no_number_is_refused(tmp_path: Path) -> None:
     said = Message(role="user", parts=(Text(text="x"),), timestamp="2026-11-18")  # type: ignore[arg-type]
     with Engine.open(tmp_path, background=False) as engine, pytest.raises(FormatError, match="timestamp"):
         engine.session("s").append([said])
+
+
+def test_the_newest_statement_is_recalled_if_the_overview_has_the_older_one(tmp_path: Path) -> None:
+    """The title of the first session says what held; that of the second does not say what changed."""
+    settings = Settings(recall=Recall(deadline_ms=600_000))
+    with Engine.open(tmp_path, settings=settings, background=False, personal=True) as engine:
+        told = (
+            "Tomasz looks after everything that has to do with billing.",
+            "Tomasz has become a father and is away until February, so from today Ingrid takes care of invoices.",
+        )
+        for number, text in enumerate(told):
+            engine.session(f"s{number}").assemble([{"role": "user", "content": text}], limit=LIMIT)
+        engine.work()
+        window = engine.session("new").assemble([{"role": "user", "content": "Who looks after billing?"}], limit=LIMIT)
+        assert "Tomasz looks after everything" in window.overview
+        assert "Ingrid" not in window.overview
+        assert "Ingrid takes care of invoices" in str(window.request())

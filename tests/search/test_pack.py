@@ -1,6 +1,7 @@
 """What is quoted under a cap."""
 
 import numpy as np
+import pytest
 from msgspec import structs
 
 from holdfast.search.pack import (
@@ -53,6 +54,44 @@ def test_of_a_long_passage_the_answer_is_quoted() -> None:
     assert ANSWER.strip() in text[start:stop]
     assert MIN_EXCERPT_CHARS <= stop - start <= 2 * MIN_EXCERPT_CHARS
     assert text[start] == "N" or text[start] == "T"
+
+
+def table(rows: int, *, delimiter: str = " | ", edge: str = "| ") -> str:
+    """A table of Markdown, or lines with another delimiter, in which row 17 is that of Aarhus."""
+    lines = [edge + delimiter.join(("city", "warehouse", "pallets", "manager")) + edge[::-1]]
+    if edge:
+        lines.append("|---|---|---|---|")
+    for row in range(rows):
+        city = "Aarhus"
+        if row != 17:
+            city = f"Town{row}"
+        lines.append(edge + delimiter.join((city, f"W{row}", str(100 + row), f"Name{row}")) + edge[::-1])
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "text", [table(40), table(40, delimiter=",", edge=""), "Here it is:\n\n" + table(40, delimiter="\t", edge="")]
+)
+def test_of_a_table_the_row_is_quoted_with_the_names_of_its_columns(text: str) -> None:
+    """The names of the columns have more words of the question than the row."""
+    weights = {"pallet": 1.0, "warehous": 1.0, "manag": 1.0, "aarhus": 1.0}
+    (quote,) = pack([(0, len(text), 1.0)], {0: candidate(text)}.get, room=500, weights=weights, measure=count_text)
+    lines = quote.text.splitlines()
+    assert "pallets" in lines[0] if "Here" not in text else "pallets" in quote.text
+    assert any("Aarhus" in line and "117" in line for line in lines)
+    assert "Town39" not in quote.text
+
+
+def test_a_number_behind_a_known_text_is_quoted() -> None:
+    """It may be another value."""
+    fact = "Remember that the code of the gate is 1122."
+    both = f"{fact} Wait, no, 2211."
+    rest = f"{fact} Thanks for that."
+    for text, count in ((both, 1), (rest, 0)):
+        found = pack(
+            [(0, len(text), 1.0)], {0: candidate(text)}.get, room=500, weights={}, measure=count_text, known=[fact]
+        )
+        assert len(found) == count
 
 
 def test_of_a_log_the_lines_around_the_answer_are_quoted() -> None:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Final
 
@@ -31,13 +31,15 @@ from holdfast.search.arrays import Bools
 from holdfast.search.candidates import Candidates
 from holdfast.search.corrections import Earlier, Later, Rarity, Statement, split_statements
 from holdfast.search.fuse import relative, top
-from holdfast.search.pack import MIN_EXCERPT_CHARS, Quote
+from holdfast.search.pack import MIN_EXCERPT_CHARS, Quote, is_known
 from holdfast.store.base import FactRow, SearchQuery
 
 _MIN_SHOWN_SEED: Final = 0.3
 """The minimum match of a passage in the window that is about the question, relative to the best passage."""
 _MAX_SHOWN_SEEDS: Final = 2
 """How many such passages are compared with later ones. The best one is often the question itself."""
+_MAX_SAID_SEEDS: Final = 4
+"""How many of the best passages are compared with later ones if an earlier block, or the overview, says the same."""
 _MAX_SEEDS: Final = 14
 """How many passages are compared with later ones."""
 _MAX_STATEMENTS: Final = 2
@@ -232,7 +234,10 @@ def _rank_first(found: Found, places: Iterable[int], *, statements: Sequence[Sta
 
 
 def _choose_seeds(found: Found, quotes: Sequence[Quote], *, is_open: Bools) -> dict[int, str]:
-    """Choose the texts, by place, for which later ones are looked for: the best in the window, and what is quoted."""
+    """Choose the texts, by place, for which later ones are looked for: the best in the window, and what is quoted.
+
+    What an earlier block or the overview says is in the window too. It is not quoted again.
+    """
     candidates = found.candidates
     match = _measure_match(candidates) * is_open
     enough = _MIN_SHOWN_SEED * float(match.max(initial=0))
@@ -240,10 +245,28 @@ def _choose_seeds(found: Found, quotes: Sequence[Quote], *, is_open: Bools) -> d
     shown = [place for place in top(in_window, _MAX_SHOWN_SEEDS).tolist() if match[place] >= enough]
     found.read(shown)
     seeds = {place: found.texts[place].text for place in shown if place in found.texts}
+    seeds |= _find_said(found, is_open=is_open)
     for quote in quotes:
         if is_open[quote.passage] and len(seeds) < _MAX_SEEDS:
             seeds.setdefault(quote.passage, quote.text)
     return seeds
+
+
+def _find_said(found: Found, *, is_open: Bools) -> dict[int, str]:
+    """Find the best passages that the blocks in the window say already."""
+    blocks = found.query.shown.blocks
+    if not blocks:
+        return {}
+    said: dict[int, str] = {}
+    best = found.ranking.order[:_MAX_RANKED_LATER].tolist()
+    found.read(best)
+    for place in best:
+        if place not in found.texts or not is_open[place]:
+            continue
+        text = found.texts[place].text
+        if is_known(text, blocks, found.weights):
+            said[place] = text
+    return dict(islice(said.items(), _MAX_SAID_SEEDS))
 
 
 def _measure_match(candidates: Candidates) -> Floats:

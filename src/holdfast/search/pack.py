@@ -20,6 +20,7 @@ from msgspec import Struct, structs
 
 from holdfast.search.arrays import Floats
 from holdfast.search.passages import SENTENCE_END
+from holdfast.search.tables import find_table
 from holdfast.text import terms
 
 MAX_WHOLE_CHARS: Final = 400
@@ -64,6 +65,7 @@ _ITEM: Final = re.compile(r"\s*(?:[-*+•|>`]|\d+[.)、]|[a-z][.)])")
 _ANNOUNCEMENT: Final = re.compile(r"[:：]\s*$|(?:^|\n)\s*(?:[-*+•|]|\d+[.)、]|[a-z][.)])\s?\S")
 """A text that ends with a colon ("The steps are:"), or has an item of a list itself."""
 
+_DIGIT: Final = re.compile(r"\d")
 _MAX_PROBE_CHARS: Final = 32
 """The number of characters that are looked for in all quotes at once, before each of them is compared."""
 _PRIOR_WEIGHT: Final = 3.0
@@ -111,6 +113,9 @@ class Quotable(Struct, frozen=True, kw_only=True):
         span = excerpt(self, weights)
         start, stop = span
         text = self.text[start:stop].strip()
+        table = find_table(self.text)
+        if table is not None and table.rows < start < table.stop:
+            text = f"{self.text[table.start : table.rows].strip()}\n…\n{text}"
         header = next(line for group, line in self.headers if group is None or group not in headed)
         tokens = measure(header + text)
         if tokens > left and self.room > self.min_room:
@@ -131,7 +136,7 @@ class Quotable(Struct, frozen=True, kw_only=True):
 
     def list_sentences(self, weights: Mapping[str, float]) -> list[_Sentence]:
         """List the sentences around the best window; the rest of a long passage is not read."""
-        scores = self.window_scores.tolist()
+        scores = self._score_windows(weights)
         windows = self.windows
         best = scores.index(max(scores))
         window = best
@@ -141,6 +146,7 @@ class Quotable(Struct, frozen=True, kw_only=True):
         while last < len(windows) and windows[last - 1][1] - windows[best][1] < max(MIN_CONTEXT_CHARS, self.room):
             last += 1
         sentences: list[_Sentence] = []
+        table = find_table(self.text)
         before = ""
         is_code = self.text.count(_FENCE, 0, windows[window][0]) % 2 == 1  # a fence is open
         for start, stop in _split(self.text, windows[window][0], windows[last - 1][1]):
@@ -148,12 +154,33 @@ class Quotable(Struct, frozen=True, kw_only=True):
                 window += 1
             text = self.text[start:stop]
             hits = tuple(filter(weights.__contains__, terms(text)))
+            prior = scores[window]
+            if table is not None:  # a window may begin within a row
+                prior = 0.0
+            if table is not None and start < table.rows:  # the names of the columns are quoted with any row
+                hits = ()
             follows = is_code or (_ITEM.match(text) is not None and _ANNOUNCEMENT.search(before) is not None)
-            sentences.append(_Sentence(start, stop, hits, scores[window], follows))
+            sentences.append(_Sentence(start, stop, hits, prior, follows))
             before = text
             if text.count(_FENCE) % 2 == 1:
                 is_code = not is_code
         return sentences
+
+    def _score_windows(self, weights: Mapping[str, float]) -> list[float]:
+        """Return the score of each window. In a table, the names of its columns do not count: a row has the answer."""
+        scores: list[float] = self.window_scores.tolist()
+        table = find_table(self.text)
+        if table is None:
+            return scores
+        columns = set(terms(self.text[table.start : table.rows]))
+        shares: list[float] = []
+        for start, stop in self.windows:
+            found = set(terms(self.text[max(start, table.rows) : stop])) - columns
+            shares.append(math.fsum(weights.get(term, 0.0) for term in found))
+        largest = max(shares)
+        if not largest:
+            return scores
+        return [share / largest for share in shares]
 
 
 class Quote(Struct, frozen=True, kw_only=True):
@@ -285,7 +312,7 @@ class _Packer:
         """Return whether a quote repeats another one or a known text.
 
         It does if it is equal to the other, or a part of it, or if the other is at least half of it. If that half is a
-        known text, the rest must contain no word of the query.
+        known text, the rest must contain no word of the query and no number.
         """
         plain = quote.plain
         if len(plain) < MIN_SENTENCE_CHARS:  # many texts contain a few words: only an equal quote counts
@@ -301,6 +328,12 @@ class _Packer:
         return any(_is_repeated(plain, known, weights) for known in self.known)
 
 
+def is_known(text: str, known: Iterable[str], weights: Container[str]) -> bool:
+    """Return whether one of the known texts contains a text, or half of it and all of it that is about the query."""
+    plain = _plain(text)
+    return any(_is_repeated(plain, _plain(other), weights) for other in known)
+
+
 def _may_repeat(quotes: str, text: str) -> bool:
     """Return whether one of some quotes may contain a text or be at least half of it.
 
@@ -312,14 +345,20 @@ def _may_repeat(quotes: str, text: str) -> bool:
     return text[middle : middle + part] in quotes or text[middle - part : middle] in quotes
 
 
-def _is_repeated(text: str, other: str, weights: Container[str] = ()) -> bool:
-    """Return whether a text is in another, or the other is at least half of it and the rest has none of the terms."""
+def _is_repeated(text: str, other: str, weights: Container[str] | None = None) -> bool:
+    """Return whether a text is in another, or the other is at least half of it.
+
+    With weights, the rest must have none of the terms, and no number. It may be another value: "The code is 1122. Wait,
+    no, 2211."
+    """
     if text in other:
         return True
     if other not in text or 2 * len(other) < len(text):
         return False
+    if weights is None:
+        return True
     rest = text.replace(other, " ")
-    return not any(term in weights for term in terms(rest))
+    return not _DIGIT.search(rest) and not any(term in weights for term in terms(rest))
 
 
 @lru_cache(maxsize=4096)
