@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from holdfast import Engine
@@ -56,6 +57,45 @@ def test_an_export_keeps_what_is_excluded(tmp_path: Path) -> None:
     command("import", str(tmp_path / "all.jsonl"), home=tmp_path / "b")
     assert command("recall", QUESTION, home=tmp_path / "b")["block"] == ""
     assert command("search", QUESTION, home=tmp_path / "b")[0]["excluded"]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "folder"])
+def test_an_export_keeps_which_facts_are_excluded(form: str, tmp_path: Path) -> None:
+    """And which hold though they contradict each other."""
+    with Engine.open(tmp_path / "a", settings=Settings(), background=False) as engine:
+        session = engine.session("s1")
+        numbers = session.append([{"role": "user", "content": "The billing replica listens on port 5433."}])
+        hidden = session.remember("The billing replica of the shop uses port 6544.")
+        ports = [session.remember(f"The cache of the shop listens on port {port}.") for port in (7001, 7002)]
+        session.exclude(numbers, facts=[hidden.id])
+        session.keep_all_facts([fact.id for fact in ports])
+        pairs = session.exclusions().pairs
+        assert pairs == {frozenset(fact.id for fact in ports)}
+    command("export", str(tmp_path / "all"), "--to", form, home=tmp_path / "a")
+    command("import", str(tmp_path / "all"), home=tmp_path / "b")
+    with Engine.open(tmp_path / "b", settings=Settings(), background=False) as engine:
+        found = engine.session("s1").exclusions()
+        assert found.facts == {hidden.id}
+        assert len(found.messages) == 1
+        assert found.pairs == pairs
+        assert "6544" not in engine.session("s1").recall(QUESTION).block
+
+
+def test_a_fact_is_left_out_with_the_message_that_says_it(tmp_path: Path) -> None:
+    """It has the same words: in a block and in the overview they would come back."""
+    with Engine.open(tmp_path, settings=Settings(recall=UNHURRIED), background=False) as engine:
+        session = engine.session("s1", project="shop")
+        text = "Remember that the code of the cellar door is 4711-B."
+        session.append([{"role": "user", "content": text}, {"role": "assistant", "content": "Noted."}])
+        session.learn()
+        engine.work()
+        assert [fact.content for fact in session.facts()] == [text]
+        number = session.messages()[0].id
+        session.exclude([number])
+        question = [{"role": "user", "content": "What is the code of the cellar door?"}]
+        assert "4711" not in str(engine.session("s2", project="shop").assemble(question).request())
+        session.exclude([number], excluded=False)
+        assert "4711" in str(engine.session("s3", project="shop").assemble(question).request())
 
 
 def test_the_command_and_the_call(tmp_path: Path) -> None:

@@ -206,3 +206,13 @@ def test_shy_recall_finds_facts_by_their_own_words_only(tmp_path: Path) -> None:
         question = {"role": "user", "content": "Which queue do we have?"}
         window = engine.session("new").assemble([question], limit=8_000)
         assert window.report.recalled_facts == ()
+
+
+@pytest.mark.parametrize("query", ["crane capacity", "crane weight limit", "capacity of the crane"])
+def test_a_search_in_a_few_words_finds_a_fact_as_a_question_does(query: str, tmp_path: Path) -> None:
+    """A model that calls a tool seldom writes a question."""
+    settings = Settings(recall=Recall(deadline_ms=600_000))
+    with Engine.open(tmp_path, settings=settings, background=False) as engine:
+        session = engine.session("s")
+        fact = session.remember("The harbour crane lifts 40 tonnes.")
+        assert [hit.fact.id for hit in session.recall(query).facts] == [fact.id]

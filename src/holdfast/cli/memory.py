@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 _EXCERPT_CHARS: Final = 320
 _MAX_PRINTED: Final = 8
+"""The passages of a recall that are printed for people; `--all` prints the others too."""
 _FORGET_COLUMNS: Final = 100
 """How much of each row `forget` shows before it asks."""
 _DEFAULT_AGENT: Final = "main"
@@ -67,7 +68,6 @@ _FACT_INDENT: Final = 28
 """The columns of the id and the time of a fact: further lines of its text begin there."""
 _MIN_PLACE_COLUMNS: Final = 6
 """With less room than this, the folder of a session is left out."""
-"""The passages of a recall that are printed for people; `--all` prints the others too."""
 EMPTY: Final = "the memory is empty. `holdfast import FILE` or `holdfast import --discover` fills it."
 _MAX_EMBEDDED: Final = 200
 """Passages that a search embeds before it begins: a fifth of a second on a slow processor."""
@@ -215,7 +215,7 @@ def recall(
         owner = {row.id: owner_of(row.scope) | {"title": titles[row.scope]} for row in rows}
         hits = [asdict(hit) | owner[hit.message] for hit in result.hits]
         facts = [asdict(hit) | owner_of(hit.fact.scope) for hit in result.facts]
-        emit_json(asdict(result) | {"hits": hits, "facts": facts, "reason": why})
+        emit_json(asdict(result) | {"hits": hits, "facts": facts, "reason": why.removesuffix(".")})
     elif why:
         echo(f"Nothing recalled: {why}", err=True)
     elif block:

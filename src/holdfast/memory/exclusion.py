@@ -28,6 +28,12 @@ class Exclusions:
     facts: frozenset[str] = frozenset()
     pairs: frozenset[frozenset[str]] = frozenset()
 
+    def hides(self, fact: FactRow) -> bool:
+        """Return whether recall leaves a fact out: it is excluded, or so are all messages that say it."""
+        if fact.id in self.facts:
+            return True
+        return bool(fact.evidence) and self.messages.issuperset(fact.evidence)
+
 
 def read_exclusions(store: Store, scope: Scope, *, across: Across = True) -> Exclusions:
     """Read what a reader may see and recall leaves out."""

@@ -88,7 +88,7 @@ class LaterFacts:
     def read(cls, store: Store, scope: Scope, *, across: Across) -> LaterFacts:
         """Read the facts that a reader may see, without those that are excluded from recall."""
         hidden = read_exclusions(store, scope, across=across)
-        rows = [row for row in facts.load(store, scope, across=across) if row.id not in hidden.facts]
+        rows = [row for row in facts.load(store, scope, across=across) if not hidden.hides(row)]
         replaced: dict[int, list[tuple[str, FactRow]]] = {}
         for message, words, successor in facts.find_replaced(rows):
             replaced.setdefault(message, []).append((words, successor))

@@ -447,7 +447,7 @@ class Memory:
         """List the facts that contradict each other, newest first, without those that recall leaves out."""
         hidden = self.exclusions(scope=scope, across=across)
         rows = facts.current(facts.load(self.store, scope, across=across))
-        shown = [row for row in rows if row.id not in hidden.facts]
+        shown = [row for row in rows if not hidden.hides(row)]
         return conflicts.find_conflicts(shown, settled=hidden.pairs)
 
     def keep_fact(self, fact_id: str, *, scope: Scope, across: Across = True) -> list[FactRow]:

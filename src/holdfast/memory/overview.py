@@ -254,7 +254,7 @@ def choose_facts(
     for message, words, _ in facts.find_replaced(versions):
         outdated.setdefault(message, []).append(words)
     known = [*facts.current(versions), *standing]
-    known = [row for row in known if row.id not in hidden.facts]
+    known = [row for row in known if not hidden.hides(row)]
     rows = [row for row in _keep_newest(known) if len(row.content) <= MAX_FACT_CHARS]
     given = {row.id for row in standing}
     holding = [row for row in rows if row.id in given or row.pinned or row.type == "decision"]

@@ -267,7 +267,7 @@ def _recall_with_context(
     query = replace(
         query,
         shown=replace(query.shown, messages={*query.shown.messages, *hidden.messages}),
-        facts=[fact for fact in query.facts if fact.id not in hidden.facts],
+        facts=[fact for fact in query.facts if not hidden.hides(fact)],
     )
     if query.is_automatic and has_passages and hidden.messages:
         has_passages = store.has_passages(query.scope, across=query.across, without_messages=query.shown.messages)
@@ -277,7 +277,7 @@ def _recall_with_context(
         embedders=embedders,
         deadlines=deadlines,
         hidden=hidden,
-        facts=[row for row in rows if row.id not in hidden.facts],
+        facts=[row for row in rows if not hidden.hides(row)],
         has_passages=has_passages,
     )
     alone = _search(request, replace(query, texts=query.texts[-1:]))

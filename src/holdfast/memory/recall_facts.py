@@ -112,8 +112,13 @@ def _find_related(
     embedder: Embedder | None,
     deadline: Deadline,
 ) -> list[FactHit]:
-    """Find the facts that match a question in other words, in addition to `hits`."""
-    if query.eagerness == SHY or not query.texts or not asks_something(query.texts[-1]):
+    """Find the facts that match a question in other words, in addition to `hits`.
+
+    A query that a person or a model makes is a question even if it is worded as "crane capacity".
+    """
+    if query.eagerness == SHY or not query.texts:
+        return []
+    if query.is_automatic and not asks_something(query.texts[-1]):
         return []
     found = {hit.fact.id for hit in hits}
     best = max((hit.score for hit in hits), default=0.0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -23,7 +23,7 @@ from holdfast.memory import facts
 from holdfast.memory.archive import mask, passages_of, unwrap
 from holdfast.memory.block import Marks, open_marks, strip_message
 from holdfast.memory.embedding import vector_rows
-from holdfast.memory.exclusion import exclude
+from holdfast.memory.exclusion import Exclusions, exclude, read_exclusions, settle
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.redaction import redact
 from holdfast.search.arrays import Floats
@@ -62,6 +62,7 @@ def to_jsonl(store: Store, scopes: Iterable[Scope], file: IO[str]) -> int:
     _write(file, {"kind": _HEADER, "version": VERSION})
     count = 0
     for scope in scopes:
+        hidden = read_exclusions(store, scope)
         for row in pages(store, scope):
             line: dict[str, Any] = {
                 "kind": "message",
@@ -77,7 +78,13 @@ def to_jsonl(store: Store, scopes: Iterable[Scope], file: IO[str]) -> int:
             _write(file, line)
             count += 1
         for fact in store.read_facts(Select(scope=scope, across=True)):
-            _write(file, {"kind": "fact", **asdict(fact)})
+            line = {"kind": "fact", **asdict(fact)}
+            if fact.id in hidden.facts:
+                line["excluded"] = True
+            settled = [pair - {fact.id} for pair in hidden.pairs if fact.id in pair]
+            if settled:
+                line["settled_with"] = sorted(frozenset().union(*settled))
+            _write(file, line)
             count += 1
     return count
 
@@ -94,35 +101,61 @@ def claims(path: Path) -> bool:
         return file.readline(200).startswith(b'{"kind":"%s"' % _HEADER.encode())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MessageLine:
+    """A message of an export, and the number that it had."""
+
+    row: MessageRow
+    number: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FactLine:
+    """A version of a fact of an export, whether recall leaves it out, and the ids of facts that also hold."""
+
+    row: FactRow
+    excluded: bool
+    settled_with: Sequence[str]
+
+
 def load_jsonl(store: Store, path: Path) -> int:
     """Import what `to_jsonl` wrote; return the number of rows in the file. Importing it again changes nothing."""
     numbers: dict[int | None, int] = {}
     seen: set[tuple[str, str]] = set()
     count = 0
-    for kind, group in groupby(_read_rows(path, open_marks(store)), key=lambda row: type(row[1])):
+    for kind, group in groupby(_read_rows(path, open_marks(store)), key=type):
         for batch in _batches(group):
             count += len(batch)
-            if kind is MessageRow:
-                messages = cast("list[tuple[int | None, MessageRow]]", batch)
-                added = store.add_messages([row for _, row in messages])
-                hidden: list[MessageRow] = []
-                for (old, row), new in zip(messages, added, strict=True):
-                    numbers[old] = new
-                    if row.excluded and new:  # 0 is the number of one that was forgotten here
-                        hidden.append(replace(row, id=new))
-                exclude(store, hidden, excluded=True, time=0)
+            if kind is _MessageLine:
+                messages = cast("list[_MessageLine]", batch)
+                rows = [line.row for line in messages]
+                added = store.add_messages(rows)
+                numbers.update(zip((line.number for line in messages), added, strict=True))
+                _exclude_messages(store, rows, added)
             else:
                 facts_to_add: list[FactRow] = []
-                for _, version in cast("list[tuple[int | None, FactRow]]", batch):
-                    fact = renumber_evidence(version, numbers)
+                lines = cast("list[_FactLine]", batch)
+                for version in lines:
+                    fact = renumber_evidence(version.row, numbers)
                     if not is_known(store, fact, seen):
                         facts_to_add.append(fact)
                 store.add_facts(facts_to_add)
+                pairs = {frozenset({line.row.id, other}) for line in lines for other in line.settled_with}
+                left_out = frozenset(line.row.id for line in lines if line.excluded)
+                _exclude_facts(store, [line.row for line in lines], Exclusions(facts=left_out, pairs=frozenset(pairs)))
     return count
 
 
-def _read_rows(path: Path, marks: Marks) -> Iterator[tuple[int | None, MessageRow | FactRow]]:
-    """Read the rows of an export, each with the number that it had."""
+def _exclude_facts(store: Store, versions: Sequence[FactRow], hidden: Exclusions) -> None:
+    """Exclude facts from recall, and settle contradictions, as they were where these versions come from."""
+    by_id = {fact.id: fact for fact in versions}
+    exclude(store, [fact for fact in by_id.values() if fact.id in hidden.facts], excluded=True, time=0)
+    for pair in hidden.pairs:
+        settle(store, [by_id[name] for name in pair if name in by_id], settled=True, time=0)
+
+
+def _read_rows(path: Path, marks: Marks) -> Iterator[_MessageLine | _FactLine]:
+    """Read the rows of an export."""
     from holdfast.transcripts.lines import read_lines  # noqa: PLC0415 - only what reads an export needs readers
 
     for line in read_lines(path):
@@ -131,7 +164,7 @@ def _read_rows(path: Path, marks: Marks) -> Iterator[tuple[int | None, MessageRo
         data = line.data
         if data is None or data.get("kind") == _HEADER:
             continue
-        row: MessageRow | FactRow
+        line_read: _MessageLine | _FactLine
         try:
             scope = Scope(**data["scope"])
             if data["kind"] == "message":
@@ -144,14 +177,18 @@ def _read_rows(path: Path, marks: Marks) -> Iterator[tuple[int | None, MessageRo
                     pinned=data.get("pinned", False),
                     excluded=data.get("buried", False),
                 )
+                line_read = _MessageLine(row=row, number=data.get("number"))
             else:
                 values = {key: value for key, value in data.items() if key not in {"kind", "scope"}}
+                excluded = values.pop("excluded", False)
+                settled_with = values.pop("settled_with", ())
                 for name in ("evidence", "questions"):  # JSON has no tuples
                     values[name] = tuple(values.get(name, ()))
-                row = FactRow(scope=scope, **values)
+                fact = FactRow(scope=scope, **values)
+                line_read = _FactLine(row=fact, excluded=excluded, settled_with=settled_with)
         except (KeyError, TypeError) as error:
             raise InputError(f"{path}:{line.number}: not a line of an export ({error})") from error
-        yield data.get("number"), row
+        yield line_read
 
 
 def renumber_evidence(fact: FactRow, numbers: Mapping[Any, int]) -> FactRow:
@@ -229,13 +266,25 @@ def save_folder(store: Store, scopes: Iterable[Scope], folder: Path, *, embedder
             numbers: dict[int, int] = {}
             for rows in _batches(pages(store, scope)):
                 new = [replace(row, id=0, passages=tuple(passages_of(row.message, marks))) for row in rows]
-                numbers.update(zip((row.id for row in rows), files.add_messages(new), strict=True))
+                added = files.add_messages(new)
+                numbers.update(zip((row.id for row in rows), added, strict=True))
+                _exclude_messages(files, new, added)
             known = store.read_facts(Select(scope=scope, across=True))
             files.add_facts([renumber_evidence(fact, numbers) for fact in known])
+            _exclude_facts(files, known, read_exclusions(store, scope))
             count += len(numbers) + len(known)
         if embedder is not None:
             _write_vectors(files, embedder)
     return count
+
+
+def _exclude_messages(store: Store, rows: Sequence[MessageRow], numbers: Sequence[int]) -> None:
+    """Exclude those of the rows from recall that were excluded elsewhere. They have these numbers in the store."""
+    hidden: list[MessageRow] = []
+    for row, number in zip(rows, numbers, strict=True):
+        if row.excluded and number:  # 0 is the number of one that was forgotten here
+            hidden.append(replace(row, id=number))
+    exclude(store, hidden, excluded=True, time=0)
 
 
 def _write_vectors(files: FolderStore, embedder: Embedder) -> None:
@@ -279,6 +328,7 @@ def load_folder(store: Store, folder: Path, *, owner: Scope = _PLAIN, masked: bo
                 owned.append(renumber_evidence(own, numbers))
             seen: set[tuple[str, str]] = set()
             store.add_facts([fact for fact in owned if not is_known(store, fact, seen)])
+            _exclude_facts(store, owned, read_exclusions(files, scope))
             count += len(owned)
         return count, [f"{folder / problem.file}:{problem.line}: {problem.reason}" for problem in files.problems]
 
@@ -313,7 +363,10 @@ def _import_rows(
             if (message.role, message.text) in texts[scope]:  # the plugin and Holdfast both archived it
                 continue
         new[row.id] = replace(row, id=0, scope=scope, message=message, passages=tuple(passages_of(message, marks)))
-    return dict(zip(new, texts.store.add_messages(list(new.values())), strict=True))
+    rows_to_add = list(new.values())
+    added = texts.store.add_messages(rows_to_add)
+    _exclude_messages(texts.store, rows_to_add, added)
+    return dict(zip(new, added, strict=True))
 
 
 class _SessionTexts(dict[Scope, set[tuple[str, str]]]):
