@@ -18,6 +18,7 @@ from holdfast.server.process import find
 from holdfast.settings import Archive, Embedding, Recall, Settings
 from holdfast.store.base import Scope, Select
 from support.forked import run_holdfast
+from support.full_disk import largest_file
 from support.hook_host import Host
 from support.learning_model import count_extractions, depot_model
 from support.waiting import UNHURRIED, stop_server, until
@@ -390,3 +391,19 @@ class TestQuoted:
         assert "5433" in self.prompt(hooks, host, QUESTION)
         hooks.handle(host.payload("PreCompact", trigger="auto", session_id="s2"))
         assert "5433" in self.prompt(hooks, host, QUESTION)
+
+
+def test_a_full_disk_does_not_hide_what_is_archived(tmp_path: Path) -> None:
+    """Nothing can be stored, and the prompt gets what it asks for all the same."""
+    host = Host(tmp_path)
+    host.write("user", "The billing replica listens on port 5433, say the operators.")
+    with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False, personal=True) as engine:
+        HostHooks(engine._memory).handle(host.payload("Stop"))
+        host.file.write_text("")
+        host.lines.clear()
+        host.write("user", "Something else is said in this session.")
+        hooks = HostHooks(engine._memory)
+        prompt = {"prompt": "Where does the billing replica listen?", "session_id": "s2"}
+        with largest_file(1):
+            output = hooks.handle(host.payload("UserPromptSubmit", **prompt))
+        assert "5433" in output["hookSpecificOutput"]["additionalContext"]

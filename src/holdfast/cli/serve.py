@@ -113,8 +113,9 @@ def serve(
                 on_start=announce,
                 outside=look_outside(memory),
             )
-        # The last event of a host that has ended may wait, and nothing else would start a server for it.
-        is_needed = is_gone and idle is not None and bool(spool.names(str(memory.folder)))
+        # Nothing else would start a server that a person has started: agents would have no model. Hooks start theirs
+        # with the next event, but the last event of a host that has ended may wait.
+        is_needed = is_gone and (idle is None or bool(spool.names(str(memory.folder))))
 
 
 def _check(memory: SharedMemory, *, as_json: bool) -> None:

@@ -280,7 +280,10 @@ class HostHooks:
             return {}
         path = Path(str(payload.get("transcript_path") or ""))
         if not host.transcript[0] and path.is_file() and path.stat().st_size <= MAX_PROMPT_BYTES:
-            self.archive(payload, host)
+            try:
+                self.archive(payload, host)
+            except StorageError as error:  # the disk is full, for example; the end of the turn archives it again
+                log.warning("%s: %s", path, error)
         host.prompt, host.added = prompt[:MAX_PROMPT_CHARS], ""
         # The event at the start of the session may have come too early for an answer in time.
         overview = "" if host.is_started else self._make_overview(host)
@@ -437,7 +440,7 @@ class HostHooks:
     def _record(self, host: _Host, *, facts: Sequence[str] = ()) -> None:
         """Record the state of a session and which facts it recalled, unless nothing can be recorded.
 
-        What is there is recalled all the same.
+        What is there is recalled all the same, also if the disk is full.
         """
         store = self._memory.store
         if store.readonly:
@@ -454,7 +457,10 @@ class HostHooks:
             "started": host.is_started,
         }
         row = Record(scope=host.scope, kind=HOST, key="", data=data, time=now)
-        store.add_records([row, *count_recalls(store, facts, scope=host.scope, time=now)])
+        try:
+            store.add_records([row, *count_recalls(store, facts, scope=host.scope, time=now)])
+        except StorageError as error:
+            log.warning("the state of session %s: %s", host.scope.session, error)
 
 
 _ACTIONS: Final[Mapping[str, Callable[[HostHooks, Payload, _Host], Output]]] = {

@@ -38,9 +38,13 @@ def add(home: str, payload: Mapping[str, Any], *, memory: str = "") -> None:
         stored["memory"] = memory
     path = os.path.join(folder, f"{time.time_ns():020d}-{os.getpid()}.json")
     descriptor = os.open(f"{path}.part", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(json.dumps(stored).encode())
-    os.rename(f"{path}.part", path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(json.dumps(stored).encode())
+        os.rename(f"{path}.part", path)
+    except OSError:  # the disk is full, for example
+        os.unlink(f"{path}.part")
+        raise
     for name in names(home)[:-MAX_EVENTS]:
         remove(home, name)
 

@@ -306,7 +306,7 @@ def run(
                 await asyncio.to_thread(rpc.look_again)
             await asyncio.wait({task}, timeout=1.0)
             if find_file_number(str(store.path)) != file_number and not server.should_exit:
-                log.warning("%s was deleted, moved or replaced, so the server stops", store.place)
+                log.warning("%s was deleted, moved or replaced, so it is served no longer", store.place)
                 _remove_description(home, token)
                 is_gone = True
                 server.should_exit = True
