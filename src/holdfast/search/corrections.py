@@ -62,6 +62,8 @@ MAX_STATEMENT_CHARS: Final = 300
 """A longer sentence is not a plain statement."""
 MAX_BEFORE_CHARS: Final = 60
 """The maximum characters of a sentence that may say what the correction after it is about."""
+MAX_BEFORE: Final = 2
+"""How many such sentences are read: "So, Redis. It fell over twice. Threw it out yesterday."."""
 MIN_LETTERS: Final = 0.65
 """The minimum share of letters, without spaces, in a sentence of a person. Lines of logs and code have fewer."""
 MIN_ENDED_LETTERS: Final = 0.5
@@ -440,18 +442,20 @@ class Earlier:
     def is_superseded(self, later: Later) -> bool:
         """Return whether one of the statements of a later text supersedes it.
 
-        What a correction is about may be in the sentence before it: "Nora left. Write to Emil instead."
+        What a correction is about may be in short sentences before it: "Nora left. Write to Emil instead."
         """
         earlier = self.statement
-        before: Statement | None = None
+        short: list[Statement] = []
         for statement in later.statements:
             if statement.text == earlier.text:  # it is said again
                 return False
+            before = frozenset(chain.from_iterable(one.terms for one in short[-MAX_BEFORE:]))
             if self._is_superseded_by(statement, before=before) and self._is_new(statement):
                 return True
-            before = None
             if len(statement.text) <= MAX_BEFORE_CHARS:
-                before = statement
+                short.append(statement)
+            else:
+                short.clear()
         return False
 
     def _names_subject(self, shared: frozenset[str]) -> bool:
@@ -480,7 +484,7 @@ class Earlier:
             return True
         return bool(_find_other_numbers(later, self.statement)) or later.renews(self.statement)
 
-    def _is_superseded_by(self, later: Statement, *, before: Statement | None) -> bool:
+    def _is_superseded_by(self, later: Statement, *, before: frozenset[str]) -> bool:
         """Return whether a statement supersedes it, by what both have in common, and how clearly it says so.
 
         The clearest sign first: a value that the later one denies, words that say that something changed, another
@@ -515,15 +519,12 @@ class Earlier:
             return self._is_renumbered(later, shared, share=share, units=units, is_elsewhere=is_elsewhere)
         return self._is_restated(later, shared, share=share)
 
-    def _find_near(self, later: Statement, *, before: Statement | None) -> frozenset[str]:
-        """Return its terms that a statement, or the one `before` it, has; none if they are too few.
+    def _find_near(self, later: Statement, *, before: frozenset[str]) -> frozenset[str]:
+        """Return its terms that a statement has, or that are said `before` it; none if they are too few.
 
         Most pairs have too little in common, so the cheapest test comes first.
         """
-        words = later.terms
-        if before is not None:
-            words = later.terms | before.terms
-        near = self.statement.topic & words
+        near = self.statement.topic & (later.terms | before)
         if fsum([self.weights[term] for term in near]) < self.min_weight:
             return frozenset()
         if self.measure(near) < MIN_BOTH_SHARE and not later.renews(self.statement):
