@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.archive_rows import make_rows
+from holdfast import Engine
 from holdfast.embed.base import CachedEmbedder
 from holdfast.embed.static import JointEmbedder, StaticEmbedder
 from holdfast.index.vectors import quantise
@@ -23,12 +24,13 @@ from holdfast.memory.recall import ALL_HERE_IN_WINDOW, ALL_IN_WINDOW, SHOWN, rec
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.fuse import Order, Recipe, Weighted
 from holdfast.search.relevance import GENEROUS, NORMAL, SHY
-from holdfast.settings import Settings
+from holdfast.settings import Embedding, Settings
 from holdfast.store.base import FactRow, Scope, Select, VectorRow
 from holdfast.store.sqlite import SqliteStore
 from holdfast.tokens import count_text
 from support.conversations import MARKS
 from support.embed_models import static_folder
+from support.waiting import UNHURRIED
 
 SCOPE = Scope(session="s")
 MOMENT = 1_770_733_860_000  # 2026-02-10 14:31 UTC
@@ -617,3 +619,21 @@ def test_a_message_that_replaces_another_one_twice_is_named_once(store: SqliteSt
     say(store, FIRST, NOTES.replace("is 12", "was raised to 13"), "Lunch was good today, thanks.")
     found = recall(store, asking("What is the retry limit of the importer?", cap=2_000))
     assert [(hit.message, hit.replaced_by) for hit in found.hits][:3] == [(1, (2,)), (2, ()), (2, ())]
+
+
+def test_the_result_of_a_call_is_quoted_with_it(tmp_path: Path) -> None:
+    """It has no word of the question, which the request and the call have."""
+    rows = "\n".join(f"| {name} | {amount} |" for name, amount in (("Bergmann", 880), ("Kestrel Optik", 3412)))
+    call = {"id": "c1", "type": "function", "function": {"name": "sql", "arguments": '{"query": "select * from open"}'}}
+    history = [
+        {"role": "user", "content": "Show me who still owes us something."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": f"| name | amount |\n|---|---|\n{rows}"},
+        {"role": "assistant", "content": "Two of them."},
+    ]
+    settings = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
+    with Engine.open(tmp_path, settings=settings, background=False, personal=True) as engine:
+        engine.session("s").append(history)
+        for number in range(30):
+            engine.session("s").append([{"role": "user", "content": f"Look at module {number} of the importer."}])
+        assert "Kestrel Optik | 3412" in engine.session("new").recall("Who owes us the most?").block

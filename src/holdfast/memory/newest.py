@@ -53,7 +53,7 @@ _MAX_SEED_TERMS: Final = 36
 """Once there are this many terms to search for, no terms of further statements are added."""
 _SEED_DECAY: Final = 0.8
 """The weight of the terms of a quote, relative to those of the better quote before it."""
-_MAX_LATER: Final = 12
+_MAX_LATER: Final = 16
 """How many passages with such terms are read."""
 _MAX_RANKED_LATER: Final = 10
 """How many of the passages that match the question best are compared as well, if they were read before."""

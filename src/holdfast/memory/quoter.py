@@ -19,7 +19,7 @@ from holdfast.calls import Deadline
 from holdfast.embed.base import Floats
 from holdfast.memory import block
 from holdfast.memory.no_answers import is_no_answer
-from holdfast.memory.passage_search import MAX_LEADS, Found, find_answers, only_asks
+from holdfast.memory.passage_search import ANSWER_REACH, MAX_LEADS, Found, find_answers, only_asks
 from holdfast.search.arrays import Ints
 from holdfast.search.candidates import Candidates
 from holdfast.search.fuse import measure_chat, relative
@@ -60,6 +60,12 @@ _MORE: Final = 8
 """How many passages are read at once if more are needed than was likely."""
 _MAX_QUESTIONS: Final = 10
 """How many of the best passages may be questions whose answers are looked for."""
+_MAX_CALLS: Final = 3
+"""The results of the tools that were called by how many quotes, or after them, are quoted too."""
+_MAX_RESULT_CHARS: Final = 800
+"""The maximum characters of such a result. A longer one is found by its own words."""
+_RESULT_TOKENS: Final = 250
+"""The maximum tokens of these results."""
 _QUESTION: Final = re.compile("[?？]")
 _ONE: Final = np.ones(1, np.float32)
 """The scores of the windows of a passage that has only one."""
@@ -84,10 +90,37 @@ def quote_best(found: Found, *, room: float, known: Sequence[str], deadline: Dea
     strong = Quoter(found, deadline, excerpt_chars=excerpt_chars, min_score=_CHAT_MIN_SCORE * chat)
     quotes = strong.pack(room=room, known=known, after=quotes)
     weak_room = min(room, _MAX_WEAK_TOKENS)
-    if weak_room - sum(quote.tokens for quote in quotes) < MIN_QUOTE_TOKENS:
+    if weak_room - sum(quote.tokens for quote in quotes) >= MIN_QUOTE_TOKENS:
+        weak = Quoter(found, deadline, excerpt_chars=excerpt_chars)
+        quotes = weak.pack(room=weak_room, known=known, after=quotes)
+    # At last, in the room that is left: what the calls returned that are quoted. It may have no word of the question.
+    results = _find_results(found, quotes)
+    if not results:
         return quotes
-    weak = Quoter(found, deadline, excerpt_chars=excerpt_chars)
-    return weak.pack(room=weak_room, known=known, after=quotes)
+    spent = sum(quote.tokens for quote in quotes)
+    full = replace(found.with_order(np.array(results, np.int64)), query=replace(found.query, fill="full"))
+    called = Quoter(full, deadline, excerpt_chars=MIN_EXCERPT_CHARS)
+    return called.pack(room=min(room, spent + _RESULT_TOKENS), known=known, after=quotes)
+
+
+def _find_results(found: Found, quotes: Sequence[Quote]) -> list[int]:
+    """Find the short results of the tools that were called by the best quotes, or after them."""
+    if found.query.order.fusion != "recipe" or found.query.neighbours <= 0:
+        return []
+    candidates = found.candidates
+    followers: list[int] = []
+    for quote in quotes[:_MAX_CALLS]:
+        place = quote.passage
+        for _ in range(ANSWER_REACH):
+            place = int(candidates.following[place])
+            if place < 0 or candidates.human[place]:
+                break
+            if candidates.eligible[place] and candidates.sizes[place] <= _MAX_RESULT_CHARS:
+                followers.append(place)
+    quoted = {quote.passage for quote in quotes}
+    unquoted = [place for place in dict.fromkeys(followers) if place not in quoted]
+    found.read(unquoted)
+    return [place for place in unquoted if place in found.texts and found.texts[place].speaker == "tool"]
 
 
 def quote_all(found: Found, *, room: float, known: Sequence[str], deadline: Deadline) -> list[Quote]:

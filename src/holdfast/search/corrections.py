@@ -60,7 +60,7 @@ MIN_SUBJECT: Final = 0.3
 """The same for their words that name a thing. In 1,000 passages, a word that one in eight contains weighs this much."""
 MAX_STATEMENT_CHARS: Final = 300
 """A longer sentence is not a plain statement."""
-MAX_BEFORE_CHARS: Final = 60
+MAX_BEFORE_CHARS: Final = 80
 """The maximum characters of a sentence that may say what the correction after it is about."""
 MAX_BEFORE: Final = 2
 """How many such sentences are read: "So, Redis. It fell over twice. Threw it out yesterday."."""
