@@ -113,8 +113,8 @@ class Quotable(Struct, frozen=True, kw_only=True):
         span = excerpt(self, weights)
         start, stop = span
         text = self.text[start:stop].strip()
-        table = find_table(self.text)
-        if table is not None and table.rows < start < table.stop:
+        table = find_table(self.text) if start else None
+        if table is not None and table.rows < start < table.stop:  # a row says little without the names of its columns
             text = f"{self.text[table.start : table.rows].strip()}\n…\n{text}"
         header = next(line for group, line in self.headers if group is None or group not in headed)
         tokens = measure(header + text)

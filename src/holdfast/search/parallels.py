@@ -7,7 +7,7 @@ are about different things, and both hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
@@ -23,16 +23,22 @@ MAX_NAMES: Final = 1
 _MAX_NAME_WORDS: Final = 6
 """More words, or characters of a script without spaces, are a description of what happened."""
 _VALUE: Final = "#"
-_CHARACTER: Final = "[぀-ヿ㐀-鿿가-힣]"
 _WORD: Final = re.compile(
-    r"(?P<value>\d{4}-\d\d-\d\d|\d+月\d+[日号號]|(?<![\w-])\d+(?:[.,:]\d+)*%?(?![\w-]|\.\w)|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b"
-    r"|\b(?:january|february|march|april|may(?=\s\d)|june|july|august|september|october|november|december)\b"
-    r"|(?<=[周期曜])[一二三四五六日天末]|[月火水木金土日월화수목금토일](?=曜|요일)|\d+"
-    r"|[一二三四五六七八九十百千万两]+(?=[折成天日月号點点个個元块年次％%]))"
-    rf"|{_CHARACTER}|[~\w.-]*(?:/[\w.-]+)+|[^\W_]+(?:['’.-][^\W_]+)*",
-    re.IGNORECASE,
+    r"""
+    (?P<value>
+      \d{4}-\d\d-\d\d | \d+月\d+[日号號]  # a date
+      | (?<![\w-])\d+(?:[.,:]\d+)*%?(?![\w-]|\.\w) | \d+  # a number or a time, but not the 311 of "PAY-311"
+      | [一二三四五六七八九十百千万两]+(?=[折成天日月号點点个個元块年次％%])  # a number before what it counts
+      | \b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b
+      | \b(?:january|february|march|april|may(?=\s\d)|june|july|august|september|october|november|december)\b
+      | (?<=[周期曜])[一二三四五六日天末] | [月火水木金土日월화수목금토일](?=曜|요일)  # a day of the week
+    )
+    | [぀-ヿ㐀-鿿가-힣]  # a character of a script without spaces
+    | [~\w.-]*(?:/[\w.-]+)+  # a path
+    | [^\W_]+(?:['’.-][^\W_]+)*  # a word
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
-"""A value, a character of a script without spaces, or a word; "PAY-311" is one word, and so is a path."""
 _ORDERS: Final = frozenset(("rememb", "note", "correct", "pleas"))
 """Terms of what a statement begins with."""
 _DENIALS: Final = frozenset(("no", "not", "never", "不", "没", "別", "别"))
@@ -81,34 +87,60 @@ def are_parallel(earlier: str, later: str, *, common: Collection[str], units: Co
     """
     ours = _Words.read(earlier)
     theirs = _Words.read(later)
-    matcher = SequenceMatcher(a=ours.forms, b=theirs.forms, autojunk=False)
-    operations = matcher.get_opcodes()
-    same: list[str] = []
-    numbers: list[str] = []
-    differences: list[_Difference] = []
-    for tag, start, stop, first, last in operations:
-        if tag == "equal":
-            same += ours.forms[start:stop]
-        elif tag == "replace":
-            differences.append(
-                _Difference(_without_value(ours.forms, start, stop), _without_value(theirs.forms, first, last))
-            )
-        numbers += _find_other_values(ours, theirs, tag=tag, places=(start, stop, first, last))
-    telling = min(len(_find_names(ours.forms, _ORDERS)), len(_find_names(theirs.forms, _ORDERS)))
+    aligned = _align(ours, theirs)
     enough = MIN_ALIGNED
     if not earlier.isascii() or not later.isascii():
         enough = MIN_ALIGNED_CHARACTERS
-    aligned = len(_find_names(same, _ORDERS))
-    if not aligned or aligned < enough * telling:
+    telling = min(len(_find_names(ours.forms, _ORDERS)), len(_find_names(theirs.forms, _ORDERS)))
+    same = len(_find_names(aligned.same, _ORDERS))
+    if not same or same < enough * telling:
         return False
+    # A word that both have was only moved.
     shared = {*_find_names(ours.forms, common)} & {*_find_names(theirs.forms, common)}
-    names = sum(_differ_in_name(one, shared.union(common)) for one in differences)
-    other_units = any(_differ_in_name(one, ()) and _is_unit(one, units) for one in differences)
+    names = sum(_differ_in_name(one, shared.union(common)) for one in aligned.differences)
+    other_units = any(_differ_in_name(one, ()) and _is_unit(one, units) for one in aligned.differences)
     if names > MAX_NAMES:
         return True
-    if names and (denies or numbers or other_units):
+    if names and (denies or aligned.other_values or other_units):
         return True
-    return len([number for number in numbers if number.isdigit()]) > 1  # "Run 1 took 41 seconds", "Run 2 took 39"
+    numbers = [value for value in aligned.other_values if value.isdigit()]
+    return len(numbers) > 1  # "Run 1 took 41 seconds", "Run 2 took 39 seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class _Alignment:
+    """What two statements have in common, and what differs.
+
+    Attributes:
+        same: The words that are in the same order in both.
+        differences: What is between them in both.
+        other_values: The values of the earlier statement in whose place the later one has another.
+    """
+
+    same: Sequence[str]
+    differences: Sequence[_Difference]
+    other_values: Sequence[str]
+
+
+def _align(ours: _Words, theirs: _Words) -> _Alignment:
+    """Align the words of two statements."""
+    same: list[str] = []
+    differences: list[_Difference] = []
+    other_values: list[str] = []
+    matcher = SequenceMatcher(a=ours.forms, b=theirs.forms, autojunk=False)
+    for tag, start, stop, first, last in matcher.get_opcodes():
+        if tag == "equal":
+            same += ours.forms[start:stop]
+            for place in range(start, stop):
+                if place in ours.values and ours.values[place] != theirs.values[first + place - start]:
+                    other_values.append(ours.values[place])
+        elif tag == "replace":
+            here = _without_value(ours.forms, start, stop)
+            there = _without_value(theirs.forms, first, last)
+            differences.append(_Difference(here, there))
+            if any(place in theirs.values for place in range(first, last)):
+                other_values += [ours.values[place] for place in range(start, stop) if place in ours.values]
+    return _Alignment(same, differences, other_values)
 
 
 def _without_value(forms: Sequence[str], start: int, stop: int) -> Sequence[str]:
@@ -144,16 +176,3 @@ def _find_names(forms: Sequence[str], common: Collection[str]) -> list[str]:
         else:
             names += [term for term in terms(form) if term not in common]
     return names
-
-
-def _find_other_values(ours: _Words, theirs: _Words, *, tag: str, places: tuple[int, int, int, int]) -> Iterator[str]:
-    """Yield the values of the earlier statement in whose place the later one has another."""
-    start, stop, first, last = places
-    if tag == "equal":
-        for place in range(start, stop):
-            if place in ours.values and ours.values[place] != theirs.values[first + place - start]:
-                yield ours.values[place]
-    elif tag == "replace" and any(place in theirs.values for place in range(first, last)):
-        for place in range(start, stop):
-            if place in ours.values:
-                yield ours.values[place]
