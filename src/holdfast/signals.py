@@ -136,7 +136,7 @@ def without_questions(text: str) -> str:
 
 
 def list_standing(said: Sequence[str], *, following: str = "") -> Iterator[tuple[int, str]]:
-    """Yield the sentences that nothing behind them takes back, and their places; none behind the beginning of a story.
+    """Yield the sentences that nothing behind them takes back, and their places; no examples, and none of a story.
 
     `following` is what the same person said next: "Remember that the code is 1122.", "Wait, no, 2211."
     """
@@ -146,13 +146,18 @@ def list_standing(said: Sequence[str], *, following: str = "") -> Iterator[tuple
         after = following
         if place + 1 < len(said):
             after = said[place + 1]
-        if not amends(after):
+        if not is_example(sentence) and not amends(after):
             yield place, sentence
 
 
 def begins_story(sentence: str) -> bool:
-    """Return whether what follows a sentence is a story, an exercise, an example or somebody else's words."""
+    """Return whether what follows a sentence is a story, an exercise or somebody else's words."""
     return _compile("forms", "scene").search(sentence) is not None
+
+
+def is_example(sentence: str) -> bool:
+    """Return whether a sentence is only an example, a joke or a text to work on."""
+    return _compile("forms", "example").search(sentence) is not None
 
 
 def amends(sentence: str) -> bool:

@@ -312,6 +312,21 @@ def test_what_the_next_sentence_takes_back_is_no_fact(engine: Engine, text: str)
     assert engine.session("first").facts() == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We decided to use Godot for the game.",
+        "We decided to use Redis for this story.",
+        "Remember that the play begins at eight.",
+        "Decision: the sample app uses Svelte.",
+    ],
+)
+def test_a_decision_about_a_game_or_a_story_is_a_fact(engine: Engine, text: str) -> None:
+    """Stories are tasks in many teams."""
+    state(engine, "first", text, time=NOW)
+    assert [fact.content for fact in engine.session("first").facts()] == [text]
+
+
 @pytest.mark.parametrize("rest", ["No exceptions.", "It is new.", "Wait for Tim before you open it."])
 def test_what_the_next_sentence_does_not_take_back_is_a_fact(engine: Engine, rest: str) -> None:
     """Not each "no" takes something back."""
