@@ -148,7 +148,9 @@ def _print(
         return
     for one in changes:
         verb = f"would be {_VERBS[one.action]}" if dry_run and one.action != "keep" else _VERBS[one.action]
-        names = f": {', '.join(one.part.values)}" if isinstance(one.part, Keys) and one.action == "change" else ""
+        names = ""
+        if isinstance(one.part, Keys) and one.action == "change" and one.part.values:
+            names = f": {', '.join(one.part.values)}"
         echo(f"{verb} {one.path}{names}")
         for line in _diff(one) if dry_run else ():
             echo(f"  {line}", verbatim=True)
