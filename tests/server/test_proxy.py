@@ -644,18 +644,27 @@ class TestSafety:
             assert reply.json()["result"]["version"]
 
     @pytest.mark.parametrize("path", ["messages", "messages/count_tokens"])
+    @pytest.mark.parametrize("body", [{"messages": 5}, {"model": "m", "messages": "hi"}])
     def test_what_cannot_be_read_passes_unchanged(
-        self, start: Start, caplog: pytest.LogCaptureFixture, path: str
+        self, start: Start, caplog: pytest.LogCaptureFixture, body: dict[str, Any], path: str
     ) -> None:
         """With a line in the log."""
         with start([Raw(400, {"error": {"message": "bad"}})]) as server:
             headers = {"x-claude-code-session-id": "s1"}
-            reply = patient.post(f"{server.url}/v1/{path}", json={"messages": 5}, headers=headers)
+            reply = patient.post(f"{server.url}/v1/{path}", json=body, headers=headers)
             assert reply.status_code == 400
             assert path != "messages" or "passed unchanged" in reply.headers["x-holdfast-warning"]
-            assert server.provider.bodies == [{"messages": 5}]
+            assert server.provider.bodies == [body]
         (line,) = caplog.messages
         assert line.startswith(f"session s1: a request to /v1/{path} passed unchanged: body: ")
+
+    @pytest.mark.parametrize("body", [[1, 2], None, "x"])
+    def test_a_body_that_is_no_object_passes_unchanged(self, start: Start, body: object) -> None:
+        """The header says what is wrong with it."""
+        with start([Raw(400, {"error": {"message": "bad"}})]) as server:
+            reply = patient.post(f"{server.url}/v1/messages", content=json.dumps(body))
+            assert "the body is no JSON object" in reply.headers["x-holdfast-warning"]
+            assert server.provider.bodies == [body]
 
     def test_the_header_names_only_trouble_of_its_request(self, start: Start) -> None:
         """What the whole memory lacks is in the report."""

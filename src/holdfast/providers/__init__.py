@@ -180,7 +180,7 @@ def read_request(body: Mapping[str, Any], *, format: str | None = None, keep_mal
     listed = body.get(list_key)
     if isinstance(listed, str) and list_key == GEMINI.list_key:
         listed = [{"role": "user", "parts": [{"text": listed}]}]
-    elif isinstance(listed, str):
+    elif isinstance(listed, str) and list_key == "input":  # Responses; elsewhere the provider refuses it
         listed = [{"role": "user", "content": listed}]
     if not isinstance(listed, list):
         raise FormatError("expected a list under 'messages', 'input' or 'contents'", where="body")

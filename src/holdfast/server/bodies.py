@@ -290,7 +290,7 @@ class Bodies:
         """Decompress and decode a JSON body, and read it with a function; a large one in a thread.
 
         Raises:
-            InputError: It cannot be decompressed, or has too many values. Whatever `read` raises is raised too.
+            InputError: It cannot be decompressed, is no object, or has too many values. `read` may raise others.
             RefusedBodyError: It decompresses to too much.
             ValueError: It is not JSON.
         """
@@ -298,7 +298,10 @@ class Bodies:
         decoder = Decoder(encoding, limit=limit, setting="max_decompressed_bytes")
 
         def work() -> R:
-            return read(_load_json(_decompress(content, decoder, held=held)))
+            body = _load_json(_decompress(content, decoder, held=held))
+            if not isinstance(body, dict):
+                raise InputError("the body is no JSON object")
+            return read(body)
 
         return await self.work(work, size=len(content) if decoder.is_identity else SMALL_BYTES + 1)
 
