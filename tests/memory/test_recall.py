@@ -625,7 +625,7 @@ def test_the_result_of_a_call_is_quoted_with_it(tmp_path: Path) -> None:
     """It has no word of the question, which the request and the call have."""
     rows = "\n".join(f"| {name} | {amount} |" for name, amount in (("Bergmann", 880), ("Kestrel Optik", 3412)))
     call = {"id": "c1", "type": "function", "function": {"name": "sql", "arguments": '{"query": "select * from open"}'}}
-    history = [
+    history: list[dict[str, Any]] = [
         {"role": "user", "content": "Show me who still owes us something."},
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c1", "content": f"| name | amount |\n|---|---|\n{rows}"},
