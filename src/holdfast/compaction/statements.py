@@ -379,8 +379,15 @@ class _Listed:
 
     def _compare(self, part: Sentence, later: Sentence) -> float:
         """Return the share of a statement that a later sentence repeats, if it may correct it; otherwise 0."""
+        share = self._measure(part, later)
+        if share and are_about_two_things(part.words, later.words):
+            return 0.0
+        return share
+
+    def _measure(self, part: Sentence, later: Sentence) -> float:
+        """Return the share of a statement that a later sentence repeats, if its words may correct it; otherwise 0."""
         shared = part.content & later.content
-        if not shared or are_about_two_things(part.words, later.words):
+        if not shared:
             return 0.0
         share = self.rarity.share(shared, of=part.content)
         if not later.is_by_user and share < MIN_SHARE:  # an assistant at work uses many words of change

@@ -149,8 +149,13 @@ def contradict(earlier: Claim, later: Claim) -> bool:
     """Return whether two statements cannot both be up to date, judging by their words."""
     if earlier.is_ending != later.is_ending and _ends(earlier, later):
         return True
-    if are_contrasted(earlier, later) or are_about_two_things(_read(earlier.text), _read(later.text)):
+    if are_contrasted(earlier, later) or not _differ(earlier, later):
         return False
+    return not are_about_two_things(_read(earlier.text), _read(later.text))  # at last, because it takes longest
+
+
+def _differ(earlier: Claim, later: Claim) -> bool:
+    """Return whether a statement says something else about what an earlier one is about."""
     if later.is_change and not earlier.is_change and _changes(earlier, later):
         return not ends_another(later, earlier)
     if _find_kinds(earlier, later):

@@ -240,13 +240,15 @@ class Statement:
         enough = MIN_TAKEN_BACK_SHARE
         if is_unsegmented(decision.text[0]):
             enough = MIN_TAKEN_BACK_SHARE_UNSEGMENTED
-        if len(subject & self.topic) < enough * len(subject) or are_about_two_things(decision, self):
+        if len(subject & self.topic) < enough * len(subject):
             return False
         shared = [*(decision.topic & self.topic), *(decision.values & self.values)]
         if len(shared) < MIN_TAKEN_BACK_TERMS and len(self.topic) > MAX_SHORT_TERMS:
             return False
         is_new = bool(self.terms - decision.terms) or bool(_find_other_numbers(self, decision))
-        return is_new and self.private <= decision.terms and not self.carries_out(decision)
+        if not is_new or not self.private <= decision.terms or self.carries_out(decision):
+            return False
+        return not are_about_two_things(decision, self)
 
     def carries_out(self, decision: Statement) -> bool:
         """Return whether it does what was decided, in the place of something else: "on Playwright, not on Selenium"."""
@@ -450,7 +452,8 @@ class Earlier:
             if statement.text == earlier.text:  # it is said again
                 return False
             before = frozenset(chain.from_iterable(one.terms for one in short[-MAX_BEFORE:]))
-            if self._is_superseded_by(statement, before=before) and self._is_new(statement):
+            is_later = self._is_superseded_by(statement, before=before) and self._is_new(statement)
+            if is_later and not are_about_two_things(earlier, statement):  # at last, because it takes longest
                 return True
             if len(statement.text) <= MAX_BEFORE_CHARS:
                 short.append(statement)
@@ -501,8 +504,6 @@ class Earlier:
         # It denies one of the values: "not 400", "instead of Thursdays".
         if not later.negated.isdisjoint(values) or later.renews(earlier):
             return True
-        if are_about_two_things(earlier, later):
-            return False
         # It denies another number: then that changed, and whatever it says about the rest may be true of both.
         is_elsewhere = bool(values) and any(map(_NUMBER.match, later.negated))
         shared = earlier.topic & later.topic
@@ -585,7 +586,7 @@ def are_about_two_things(earlier: Statement, later: Statement) -> bool:
 
     "The discount for Nordbank is 12 percent" is not outdated by "the discount for Suedbank is now 15 percent".
     """
-    if not later.negated.isdisjoint(earlier.terms):
+    if not later.negated.isdisjoint(earlier.terms | earlier.values) or later.renews(earlier):
         return False
     ends = False
     for match in _find_all("ended", later.text):
