@@ -38,6 +38,16 @@ _NARRATION: Final = re.compile(
 )
 
 
+_NUMBER: Final = re.compile(
+    r"\d[\d.,:]*(?:\s*%|\s+(?P<unit>[^\W\d_]{2,}))?|[一二三四五六七八九十]{1,3}(?=[点號号个天月])"
+)
+"""A number, and the word behind it."""
+_DAY: Final = re.compile(
+    r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|(?:周|星期|礼拜)[一二三四五六日天]|[月火水木金土日]曜|[월화수목금토일]요일",
+    re.IGNORECASE,
+)
+
+
 def without_code(text: str) -> str:
     """Remove fenced code from a text."""
     return _FENCED.sub("\n", text)
@@ -146,7 +156,7 @@ def list_standing(said: Sequence[str], *, following: str = "") -> Iterator[tuple
         after = following
         if place + 1 < len(said):
             after = said[place + 1]
-        if not is_example(sentence) and not amends(after):
+        if not is_example(sentence) and not amends(after, sentence):
             yield place, sentence
 
 
@@ -160,14 +170,21 @@ def is_example(sentence: str) -> bool:
     return _compile("forms", "example").search(sentence) is not None
 
 
-def amends(sentence: str) -> bool:
-    """Return whether a sentence takes back or changes the one before it.
+def amends(sentence: str, before: str) -> bool:
+    """Return whether a sentence takes back the one before it, or gives another value in its place.
 
     A whole correction ("Actually, use NATS instead of Kafka") does not need the one before it: it is a fact itself.
     """
-    if not _compile("forms", "amends").search(sentence):
+    if classify_sentence(sentence) is not None or match_form(sentence, "replacements") is not None:
         return False
-    return classify_sentence(sentence) is None and match_form(sentence, "replacements") is None
+    if _compile("forms", "retracts").search(sentence):
+        return True
+    if is_question(sentence) or not _compile("forms", "amends").search(sentence):
+        return False
+    if _DAY.search(sentence):
+        return _DAY.search(before) is not None
+    units = [(match["unit"] or "").casefold() for match in _NUMBER.finditer(sentence)]
+    return bool(units) and bool(_NUMBER.search(before)) and all(unit in before.casefold() for unit in units)
 
 
 def is_additive(sentence: str) -> bool:

@@ -319,6 +319,8 @@ def test_what_the_next_sentence_takes_back_is_no_fact(engine: Engine, text: str)
         "We decided to use Redis for this story.",
         "Remember that the play begins at eight.",
         "Decision: the sample app uses Svelte.",
+        "From now on nobody ever pushes to main directly.",
+        "We decided to use the toy example store as the demo shop.",
     ],
 )
 def test_a_decision_about_a_game_or_a_story_is_a_fact(engine: Engine, text: str) -> None:
@@ -327,7 +329,20 @@ def test_a_decision_about_a_game_or_a_story_is_a_fact(engine: Engine, text: str)
     assert [fact.content for fact in engine.session("first").facts()] == [text]
 
 
-@pytest.mark.parametrize("rest", ["No exceptions.", "It is new.", "Wait for Tim before you open it."])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "No exceptions.",
+        "Wait for Tim before you open it.",
+        "Sorry, it took me 3 hours to answer.",
+        "No, keep it for now.",
+        "Actually it was cheaper than the last one.",
+        "Make that table wider.",
+        "Rather short question: who has the beamer?",
+        "Just kidding about the cake yesterday.",
+        "算了，不早了，我先睡了。",
+    ],
+)
 def test_what_the_next_sentence_does_not_take_back_is_a_fact(engine: Engine, rest: str) -> None:
     """Not each "no" takes something back."""
     stated = "Remember that the gate code is 1122."

@@ -42,6 +42,14 @@ CHANGES = [
     ("The rate limit is 100 requests per minute.", "I bumped it to 250 requests a minute."),
     ("发布日期是5月4日。", "发布日期推迟到6月15日。"),
     ("周会是每周三下午。", "周会挪到周五上午了。"),
+    ("The report is sent to Olga every Monday.", "From now on the report is sent to Viktor every Thursday."),
+    ("The CI uses Jenkins with 4 workers.", "From now on the CI uses Buildkite with 6 workers."),
+    ("The loan costs 3.1 percent at Sparkasse.", "Correction: the loan costs 2.7 percent at Volksbank."),
+    ("The backup runs at 02:00 on atlas.", "Correction: the backup runs at 03:30 on hermes."),
+    ("The gym is open from 6 to 22.", "From now on the gym is open from 7 to 21."),
+    ("We run 3 replicas with 512 MB.", "From now on we run 5 replicas with 768 MB."),
+    ("小宝的钢琴课每周三由陈老师上。", "从现在起小宝的钢琴课每周六由刘老师上。"),
+    ("会议室周一9点到11点归我们用。", "会议室改成周三10点到12点归我们用。"),
 ]
 
 

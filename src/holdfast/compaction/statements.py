@@ -200,7 +200,7 @@ def read_messages(messages: Iterable[Message]) -> list[Sentence]:
                 break
             if is_by_user and signals.is_example(sentence):
                 continue
-            if is_by_user and before and found and found[-1].text == before and signals.amends(sentence):
+            if is_by_user and before and found and found[-1].text == before and signals.amends(sentence, before):
                 found[-1] = replace(found[-1], text=f"{before} {sentence}")  # "The code is 1122. Wait, no, 2211."
                 before = found[-1].text
                 continue

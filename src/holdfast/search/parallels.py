@@ -39,6 +39,35 @@ _WORD: Final = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_MAX_NUMBER_PLACE: Final = 2
+"""How many words may be before the number of a name."""
+_LINKS: Final = frozenset(
+    (
+        *(
+            "a",
+            "an",
+            "the",
+            "and",
+            "or",
+            "of",
+            "to",
+            "in",
+            "on",
+            "at",
+            "by",
+            "with",
+            "for",
+            "from",
+            "per",
+            "via",
+            "every",
+        ),
+        *("each", "until", "till", "um", "am", "im", "mit", "bei", "von", "für", "der", "die", "das", "und", "bis"),
+        *("的", "和", "与", "在", "由", "每", "于", "で", "と", "の", "に", "へ", "を", "에", "로"),
+    )
+)
+"""Words that link a value to a name."""
+_COPULAS: Final = frozenset(("is", "are", "was", "were", "has", "have", "had", "will"))
 _ORDERS: Final = frozenset(("rememb", "note", "correct", "pleas"))
 """Terms of what a statement begins with."""
 _DENIALS: Final = frozenset(("no", "not", "never", "不", "没", "別", "别"))
@@ -68,10 +97,11 @@ class _Words:
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    """What one statement has in the place of something else in the other."""
+    """What one statement has in the place of something else in the other, and where that ends in the earlier one."""
 
     ours: Sequence[str]
     theirs: Sequence[str]
+    stop: int
 
 
 def are_parallel(earlier: str, later: str, *, common: Collection[str], units: Collection[str], denies: bool) -> bool:
@@ -92,19 +122,27 @@ def are_parallel(earlier: str, later: str, *, common: Collection[str], units: Co
     if not earlier.isascii() or not later.isascii():
         enough = MIN_ALIGNED_CHARACTERS
     telling = min(len(_find_names(ours.forms, _ORDERS)), len(_find_names(theirs.forms, _ORDERS)))
-    same = len(_find_names(aligned.same, _ORDERS))
+    same = len(_find_names([ours.forms[place] for place in aligned.same], _ORDERS))
     if not same or same < enough * telling:
         return False
     # A word that both have was only moved.
     shared = {*_find_names(ours.forms, common)} & {*_find_names(theirs.forms, common)}
-    names = sum(_differ_in_name(one, shared.union(common)) for one in aligned.differences)
-    other_units = any(_differ_in_name(one, ()) and _is_unit(one, units) for one in aligned.differences)
-    if names > MAX_NAMES:
+    names = [one for one in aligned.differences if _differ_in_name(one, shared.union(common))]
+    if len(names) > MAX_NAMES or (names and denies):
         return True
-    if names and (denies or aligned.other_values or other_units):
-        return True
-    numbers = [value for value in aligned.other_values if value.isdigit()]
-    return len(numbers) > 1  # "Run 1 took 41 seconds", "Run 2 took 39 seconds"
+    # "Sent to Olga on Mondays", "sent to Viktor on Thursdays": nothing but links stand between the two. They are what
+    # changed of one thing.
+    values = list(aligned.other_values)
+    values += [one.stop - 1 for one in aligned.differences if _differ_in_name(one, ()) and _is_unit(one, units)]
+    for name in names:
+        is_subject = not _COPULAS.isdisjoint(name.ours) or any(
+            _says_between(ours, aligned, name.stop, value) for value in values
+        )
+        if values and is_subject:
+            return True
+    changed = [*values, *(name.stop - 1 for name in names)]
+    numbers = [place for place in aligned.other_values if _is_number_of_name(ours, place)]
+    return any(_says_between(ours, aligned, number, place) for number in numbers for place in changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,35 +150,52 @@ class _Alignment:
     """What two statements have in common, and what differs.
 
     Attributes:
-        same: The words that are in the same order in both.
+        same: The places of the words of the earlier one that the other has in the same order.
         differences: What is between them in both.
-        other_values: The values of the earlier statement in whose place the later one has another.
+        other_values: The places of the values of the earlier one in whose place the later one has another.
     """
 
-    same: Sequence[str]
+    same: Sequence[int]
     differences: Sequence[_Difference]
-    other_values: Sequence[str]
+    other_values: Sequence[int]
 
 
 def _align(ours: _Words, theirs: _Words) -> _Alignment:
     """Align the words of two statements."""
-    same: list[str] = []
+    same: list[int] = []
     differences: list[_Difference] = []
-    other_values: list[str] = []
+    other_values: list[int] = []
     matcher = SequenceMatcher(a=ours.forms, b=theirs.forms, autojunk=False)
     for tag, start, stop, first, last in matcher.get_opcodes():
         if tag == "equal":
-            same += ours.forms[start:stop]
+            same += range(start, stop)
             for place in range(start, stop):
                 if place in ours.values and ours.values[place] != theirs.values[first + place - start]:
-                    other_values.append(ours.values[place])
+                    other_values.append(place)
         elif tag == "replace":
             here = _without_value(ours.forms, start, stop)
             there = _without_value(theirs.forms, first, last)
-            differences.append(_Difference(here, there))
+            differences.append(_Difference(here, there, stop))
             if any(place in theirs.values for place in range(first, last)):
-                other_values += [ours.values[place] for place in range(start, stop) if place in ours.values]
+                other_values += [place for place in range(start, stop) if place in ours.values]
     return _Alignment(same, differences, other_values)
+
+
+def _says_between(ours: _Words, aligned: _Alignment, start: int, stop: int) -> bool:
+    """Return whether both statements say something between two places: "is", "takes", and not only "on" or "with"."""
+    return any(start <= place < stop and _is_telling(ours.forms[place]) for place in aligned.same)
+
+
+def _is_telling(form: str) -> bool:
+    return form != _VALUE and form not in _LINKS
+
+
+def _is_number_of_name(ours: _Words, place: int) -> bool:
+    """Return whether a number belongs to the name at the beginning of a statement: "Run 1", "the flat 3"."""
+    if place > _MAX_NUMBER_PLACE or place not in ours.values or not ours.values[place].replace(".", "").isdigit():
+        return False
+    is_at_beginning = place == 1 or (place > 1 and ours.forms[0] in _LINKS)  # not "we run 3 replicas"
+    return is_at_beginning and bool(terms(ours.forms[place - 1]))
 
 
 def _without_value(forms: Sequence[str], start: int, stop: int) -> Sequence[str]:
