@@ -92,6 +92,7 @@ def test_a_fact_is_left_out_with_the_message_that_says_it(tmp_path: Path) -> Non
         assert [fact.content for fact in session.facts()] == [text]
         number = session.messages()[0].id
         session.exclude([number])
+        assert [row["excluded"] for row in Rpc(engine).call("facts", {"session": "s1", "project": "shop"})] == [True]
         question = [{"role": "user", "content": "What is the code of the cellar door?"}]
         assert "4711" not in str(engine.session("s2", project="shop").assemble(question).request())
         session.exclude([number], excluded=False)
@@ -137,3 +138,33 @@ def test_a_session_that_does_not_exist_cannot_be_forgotten(tmp_path: Path) -> No
         engine.session("s1").append([{"role": "user", "content": "hello there"}])
     assert "nosuch" in str(command("forget", "--session", "nosuch", "--yes", home=tmp_path, code=1))
     assert command("forget", "--session", "s1", "--yes", home=tmp_path)["forgotten"] == 1
+
+
+def test_what_was_brought_back_stays_so_after_an_import(tmp_path: Path) -> None:
+    """The export is older than that."""
+    with Engine.open(tmp_path / "a", settings=Settings(recall=UNHURRIED), background=False) as engine:
+        session = engine.session("s1")
+        numbers = session.append([{"role": "user", "content": "The billing replica listens on port 5433."}])
+        fact = session.remember("The billing replica of the shop uses port 6544.")
+        session.exclude(numbers, facts=[fact.id])
+    command("export", str(tmp_path / "all.jsonl"), home=tmp_path / "a")
+    with Engine.open(tmp_path / "a", settings=Settings(recall=UNHURRIED), background=False) as engine:
+        engine.session("s1").exclude(numbers, facts=[fact.id], excluded=False)
+    command("import", str(tmp_path / "all.jsonl"), home=tmp_path / "a")
+    with Engine.open(tmp_path / "a", settings=Settings(recall=UNHURRIED), background=False) as engine:
+        found = engine.session("s1").exclusions()
+        assert (found.messages, found.facts) == (frozenset(), frozenset())
+
+
+def test_a_fact_that_was_brought_back_is_not_hidden_by_its_message(tmp_path: Path) -> None:
+    """Somebody has asked for the fact."""
+    with Engine.open(tmp_path, settings=Settings(recall=UNHURRIED), background=False) as engine:
+        session = engine.session("s1", project="shop")
+        session.append([{"role": "user", "content": "Remember that the code of the cellar door is 4711-B."}])
+        session.learn()
+        engine.work()
+        session.exclude([session.messages()[0].id])
+        (fact,) = session.facts()
+        session.exclude((), facts=[fact.id], excluded=False)
+        question = [{"role": "user", "content": "What is the code of the cellar door?"}]
+        assert "4711" in str(engine.session("s2", project="shop").assemble(question).request())

@@ -14,6 +14,7 @@ from holdfast.search.pack import (
     pack,
 )
 from holdfast.search.passages import windows
+from holdfast.search.tables import find_table
 from holdfast.tokens import count_text
 from support import line_archives
 from support.line_archives import ENGLISH
@@ -80,6 +81,23 @@ def test_of_a_table_the_row_is_quoted_with_the_names_of_its_columns(text: str) -
     assert "pallets" in lines[0] if "Here" not in text else "pallets" in quote.text
     assert any("Aarhus" in line and "117" in line for line in lines)
     assert "Town39" not in quote.text
+
+
+@pytest.mark.parametrize(
+    ("text", "head"),
+    [
+        ("| city | 2023 |\n|---|---|\n| Oslo | 7 |\n| Bonn | 8 |", "| city | 2023 |\n|---|---|\n"),
+        (" id | metal \n----+-------\n  1 | iron  \n  2 | zinc  ", " id | metal \n----+-------\n"),
+        ("metal,q1,q2\niron,1,2\nzinc,3,4\nlead,5,6", "metal,q1,q2\n"),
+        ("Starting workers, loading config, opening sockets\na, b, c\nd, e, f\ng, h, i", None),
+        ("from app import alpha, beta, gamma\nx = f(a, b, c)\ny = f(d, e, f)\nz = g(1, 2, 3)", None),
+        ("Zora,Lund,sales\nMina,Bonn,it\nOle,Oslo,hr\nKim,Lyon,it", None),
+    ],
+)
+def test_only_the_names_of_columns_are_the_head_of_a_table(text: str, head: str | None) -> None:
+    """Sentences, code and rows without names are none."""
+    table = find_table(text)
+    assert head == (None if table is None else text[table.start : table.rows])
 
 
 def test_a_number_behind_a_known_text_is_quoted() -> None:

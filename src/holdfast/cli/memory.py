@@ -382,7 +382,8 @@ def facts(*, query: str | None, history: bool, conflicts: bool, home: Path | Non
         return
     with read_memory(home) as memory:
         until = list_versions(memory.store.read_facts(Select(scope=scope, across=across)))
-        hidden = memory.exclusions(scope=scope, across=across).facts
+        exclusions = memory.exclusions(scope=scope, across=across)
+    hidden = {row.id for row in until if until[row] is None and exclusions.hides(row)}
     rows = [row for row in until if history or until[row] is None]
     if query:
         rows = [hit.fact for hit in find(rows, query)]

@@ -22,16 +22,22 @@ _AND: Final = " and "
 
 @dataclass(frozen=True, slots=True)
 class Exclusions:
-    """The numbers of messages and the ids of facts that are excluded, and the pairs of ids of facts that both hold."""
+    """The numbers of messages and the ids of facts that are excluded, and the pairs of ids of facts that both hold.
+
+    `kept` are the facts that were brought back, whatever messages say them.
+    """
 
     messages: frozenset[int] = frozenset()
     facts: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
     pairs: frozenset[frozenset[str]] = frozenset()
 
     def hides(self, fact: FactRow) -> bool:
         """Return whether recall leaves a fact out: it is excluded, or so are all messages that say it."""
         if fact.id in self.facts:
             return True
+        if fact.pinned or fact.id in self.kept:
+            return False
         return bool(fact.evidence) and self.messages.issuperset(fact.evidence)
 
 
@@ -39,10 +45,12 @@ def read_exclusions(store: Store, scope: Scope, *, across: Across = True) -> Exc
     """Read what a reader may see and recall leaves out."""
     records: list[Record] = store.read_records(Select(scope=scope, across=across), kind=EXCLUDED)
     names = [record.key.partition(":") for record in records if record.data.get("excluded")]
+    others = [record.key.partition(":") for record in records if not record.data.get("excluded")]
     messages = frozenset(int(name) for kind, _, name in names if kind == "message")
     facts = frozenset(name for kind, _, name in names if kind == "fact")
     pairs = frozenset(frozenset(name.split(_AND)) for kind, _, name in names if kind == "pair")
-    return Exclusions(messages, facts, pairs)
+    kept = frozenset(name for kind, _, name in others if kind == "fact")
+    return Exclusions(messages=messages, facts=facts, kept=kept, pairs=pairs)
 
 
 def exclude(
@@ -72,6 +80,19 @@ def exclude(
             if isinstance(row, MessageRow):
                 store.set_flags(Select(scope=row.scope, ids=(row.id,)), excluded=excluded)
     return len(rows)
+
+
+def exclude_imported(store: Store, rows: Sequence[MessageRow | FactRow]) -> None:
+    """Exclude rows that were excluded where they come from, but for those that were brought back here."""
+    decided: set[str] = set()
+    for scope in {row.scope for row in rows}:
+        decided.update(record.key for record in store.read_records(Select(scope=scope), kind=EXCLUDED))
+    new: list[MessageRow | FactRow] = []
+    for row in rows:
+        kind = "fact" if isinstance(row, FactRow) else "message"
+        if f"{kind}:{row.id}" not in decided:
+            new.append(row)
+    exclude(store, new, excluded=True, time=0)
 
 
 def settle(store: Store, rows: Sequence[FactRow], *, settled: bool, time: int) -> None:

@@ -15,19 +15,30 @@ from holdfast.signals import sentences, without_questions
 
 MAX_CHARS: Final = 400
 """The maximum characters of such a reply. A longer one says more."""
+_DIGIT: Final = re.compile(r"\d")
+_MORE: Final = re.compile(r"[,:;，：；、–—]|\s-\s|不过|但是?|所以")
+"""What begins another clause."""
 _APOSTROPHES: Final = str.maketrans("’ʼ", "''")
 
 
 @lru_cache(maxsize=4096)
 def is_no_answer(text: str) -> bool:
     """Return whether a reply says that something is not known, and nothing else but offers and questions."""
-    if len(text) > MAX_CHARS:
+    if len(text) > MAX_CHARS or _DIGIT.search(text):
         return False
     stated = without_questions(text).translate(_APOSTROPHES)
     said = [sentence for sentence in sentences(stated) if not _compile("offers").match(sentence)]
     if not said:  # it is shorter than a sentence: 我不知道
         said = [stated]
-    return all(map(_compile("unknown").search, said))
+    return all(map(_is_unknown, said))
+
+
+def _is_unknown(sentence: str) -> bool:
+    """Return whether a sentence says that something is not known, in one clause: what follows may be the answer."""
+    rest = _compile("excuses").sub("", sentence, count=1)
+    if _MORE.search(rest.rstrip(".!。！ ")):
+        return False
+    return _compile("unknown").search(rest) is not None
 
 
 @cache

@@ -35,6 +35,7 @@ from holdfast.search.pack import (
     pack,
     select_likely,
 )
+from holdfast.signals import asks
 from holdfast.store.base import PassageText
 from holdfast.text import terms
 from holdfast.tokens import measure_text
@@ -104,23 +105,39 @@ def quote_best(found: Found, *, room: float, known: Sequence[str], deadline: Dea
 
 
 def _find_results(found: Found, quotes: Sequence[Quote]) -> list[int]:
-    """Find the short results of the tools that were called by the best quotes, or after them."""
+    """Find the short results of the tools that were called by the best quotes, or for a request among them.
+
+    If several tools were called at once, nothing in a passage says which result is whose, and none is added.
+    """
     if found.query.order.fusion != "recipe" or found.query.neighbours <= 0:
         return []
     candidates = found.candidates
-    followers: list[int] = []
-    for quote in quotes[:_MAX_CALLS]:
-        place = quote.passage
-        for _ in range(ANSWER_REACH):
-            place = int(candidates.following[place])
-            if place < 0 or candidates.human[place]:
-                break
-            if candidates.eligible[place] and candidates.sizes[place] <= _MAX_RESULT_CHARS:
-                followers.append(place)
     quoted = {quote.passage for quote in quotes}
-    unquoted = [place for place in dict.fromkeys(followers) if place not in quoted]
-    found.read(unquoted)
-    return [place for place in unquoted if place in found.texts and found.texts[place].speaker == "tool"]
+    results: dict[int, None] = {}  # each once, in order
+    for quote in quotes[:_MAX_CALLS]:
+        if candidates.human[quote.passage] and not asks(quote.text):
+            continue  # what follows a statement is about something else
+        followers = _list_followers(candidates, quote.passage)
+        found.read(followers)
+        returned = [place for place in followers if place in found.texts and found.texts[place].speaker == "tool"]
+        if len(returned) != 1:
+            continue
+        (place,) = returned
+        is_short = candidates.sizes[place] <= _MAX_RESULT_CHARS
+        if is_short and candidates.eligible[place] and place not in quoted:
+            results[place] = None
+    return list(results)
+
+
+def _list_followers(candidates: Candidates, place: int) -> list[int]:
+    """List the passages after one, up to the next message of a person."""
+    followers: list[int] = []
+    for _ in range(ANSWER_REACH):
+        place = int(candidates.following[place])
+        if place < 0 or candidates.human[place]:
+            break
+        followers.append(place)
+    return followers
 
 
 def quote_all(found: Found, *, room: float, known: Sequence[str], deadline: Deadline) -> list[Quote]:
@@ -246,7 +263,7 @@ class Quoter:
         # If the same question was asked before, quoting that would take the room of the answer.
         if candidates.human[place] and only_asks(passage.text, self._found.weights):
             return None
-        if not candidates.human[place] and is_no_answer(passage.text):
+        if passage.speaker == "assistant" and is_no_answer(passage.text):
             return None
         if self._is_by_weights:
             self._window_scores[place] = _weigh_windows(passage, self._weights)

@@ -23,7 +23,7 @@ from holdfast.memory import facts
 from holdfast.memory.archive import mask, passages_of, unwrap
 from holdfast.memory.block import Marks, open_marks, strip_message
 from holdfast.memory.embedding import vector_rows
-from holdfast.memory.exclusion import Exclusions, exclude, read_exclusions, settle
+from holdfast.memory.exclusion import Exclusions, exclude_imported, read_exclusions, settle
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.redaction import redact
 from holdfast.search.arrays import Floats
@@ -122,6 +122,9 @@ def load_jsonl(store: Store, path: Path) -> int:
     """Import what `to_jsonl` wrote; return the number of rows in the file. Importing it again changes nothing."""
     numbers: dict[int | None, int] = {}
     seen: set[tuple[str, str]] = set()
+    known: dict[str, FactRow] = {}
+    pairs: set[frozenset[str]] = set()
+    left_out: set[str] = set()
     count = 0
     for kind, group in groupby(_read_rows(path, open_marks(store)), key=type):
         for batch in _batches(group):
@@ -140,16 +143,19 @@ def load_jsonl(store: Store, path: Path) -> int:
                     if not is_known(store, fact, seen):
                         facts_to_add.append(fact)
                 store.add_facts(facts_to_add)
-                pairs = {frozenset({line.row.id, other}) for line in lines for other in line.settled_with}
-                left_out = frozenset(line.row.id for line in lines if line.excluded)
-                _exclude_facts(store, [line.row for line in lines], Exclusions(facts=left_out, pairs=frozenset(pairs)))
+                for line in lines:
+                    known[line.row.id] = line.row
+                    pairs.update(frozenset({line.row.id, other}) for other in line.settled_with)
+                    if line.excluded:
+                        left_out.add(line.row.id)
+    _exclude_facts(store, list(known.values()), Exclusions(facts=frozenset(left_out), pairs=frozenset(pairs)))
     return count
 
 
 def _exclude_facts(store: Store, versions: Sequence[FactRow], hidden: Exclusions) -> None:
     """Exclude facts from recall, and settle contradictions, as they were where these versions come from."""
     by_id = {fact.id: fact for fact in versions}
-    exclude(store, [fact for fact in by_id.values() if fact.id in hidden.facts], excluded=True, time=0)
+    exclude_imported(store, [fact for fact in by_id.values() if fact.id in hidden.facts])
     for pair in hidden.pairs:
         settle(store, [by_id[name] for name in pair if name in by_id], settled=True, time=0)
 
@@ -284,7 +290,7 @@ def _exclude_messages(store: Store, rows: Sequence[MessageRow], numbers: Sequenc
     for row, number in zip(rows, numbers, strict=True):
         if row.excluded and number:  # 0 is the number of one that was forgotten here
             hidden.append(replace(row, id=number))
-    exclude(store, hidden, excluded=True, time=0)
+    exclude_imported(store, hidden)
 
 
 def _write_vectors(files: FolderStore, embedder: Embedder) -> None:

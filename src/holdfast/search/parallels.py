@@ -43,27 +43,9 @@ _MAX_NUMBER_PLACE: Final = 2
 """How many words may be before the number of a name."""
 _LINKS: Final = frozenset(
     (
-        *(
-            "a",
-            "an",
-            "the",
-            "and",
-            "or",
-            "of",
-            "to",
-            "in",
-            "on",
-            "at",
-            "by",
-            "with",
-            "for",
-            "from",
-            "per",
-            "via",
-            "every",
-        ),
-        *("each", "until", "till", "um", "am", "im", "mit", "bei", "von", "für", "der", "die", "das", "und", "bis"),
-        *("的", "和", "与", "在", "由", "每", "于", "で", "と", "の", "に", "へ", "を", "에", "로"),
+        *("a", "an", "the", "and", "or", "of", "to", "in", "on", "at", "by", "with", "for", "from", "per", "via"),
+        *("every", "each", "until", "till", "um", "am", "im", "mit", "bei", "von", "für", "der", "die", "das"),
+        *("und", "bis", "的", "和", "与", "在", "由", "每", "于", "で", "と", "の", "に", "へ", "を", "에", "로"),
     )
 )
 """Words that link a value to a name."""

@@ -247,8 +247,8 @@ def remember(session: Session, *, content: str, type: FactType = "decision") -> 
 @_method
 def facts(session: Session, *, across: bool = True) -> list[dict[str, Any]]:
     """List the current facts."""
-    hidden = session.exclusions().facts
-    return [{**asdict(row), "excluded": row.id in hidden} for row in session.facts(across=across)]
+    hidden = session.exclusions()
+    return [{**asdict(row), "excluded": hidden.hides(row)} for row in session.facts(across=across)]
 
 
 @_method
