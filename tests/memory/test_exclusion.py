@@ -168,3 +168,14 @@ def test_a_fact_that_was_brought_back_is_not_hidden_by_its_message(tmp_path: Pat
         session.exclude((), facts=[fact.id], excluded=False)
         question = [{"role": "user", "content": "What is the code of the cellar door?"}]
         assert "4711" in str(engine.session("s2", project="shop").assemble(question).request())
+
+
+def test_what_is_remembered_again_is_recalled_again(tmp_path: Path) -> None:
+    """Whoever asks for that knows that it is excluded, or has forgotten it."""
+    with Engine.open(tmp_path, settings=Settings(recall=UNHURRIED), background=False) as engine:
+        session = engine.session("s1", project="shop")
+        fact = session.remember("The code of the cellar door is 4711-B.")
+        session.exclude((), facts=[fact.id])
+        assert session.recall("What is the code of the cellar door?").block == ""
+        assert session.remember("The code of the cellar door is 4711-B.").id == fact.id
+        assert "4711" in session.recall("What is the code of the cellar door?").block

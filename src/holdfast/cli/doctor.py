@@ -176,7 +176,8 @@ def _repair_damage(file: Path, *, key: Secret | None) -> Finding:
     def make_cut(store: Store) -> Cut:
         return partial(passages_of, marks=open_marks(store))  # recalled text must not be indexed
 
-    return Finding("ok", repair(file, key=key, cutter=make_cut).summary)
+    repaired = repair(file, key=key, cutter=make_cut)
+    return Finding("note" if repaired.lost else "ok", repaired.summary)
 
 
 _NO_SESSIONS: Final = (

@@ -323,7 +323,7 @@ class Memory:
         slot: str = "",
         questions: Sequence[str] = (),
     ) -> FactRow:
-        """Store a fact, secrets masked. A known fact is not stored twice.
+        """Store a fact, secrets masked. A known fact is not stored twice; one that was excluded is recalled again.
 
         Up to three `questions` that it answers, in other words than its own, are searched too.
 
@@ -355,6 +355,8 @@ class Memory:
             comparable = known
         for row in comparable.values():
             if row.type == type and row.content.casefold() == words.casefold():
+                if self.exclusions(scope=scope).hides(row):  # whoever asks to remember it wants it recalled
+                    exclusion.exclude(self.store, [row], excluded=False, time=self.clock())
                 return row
         draft = facts.read_statement(words, subject=subject, slot=slot)
         fact = FactRow(
