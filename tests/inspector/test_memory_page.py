@@ -104,6 +104,21 @@ def test_a_contradiction_that_was_settled_can_be_reported_again(running: Running
     assert not running.engine._memory.exclusions(scope=session.scope).pairs
 
 
+def test_facts_of_one_millisecond_are_in_the_order_of_their_storing(tmp_path: Path) -> None:
+    """A fast machine stores several facts in a millisecond; the last of them is still the newest."""
+    with Engine.open(tmp_path, settings=SETTINGS, background=False, clock=lambda: 1_790_000_000_000) as engine:
+        session = engine.session("harbour")
+        words = [f"Gate {number} opens at {number} o'clock." for number in range(5, 10)]
+        for sentence in words:
+            session.remember(sentence)
+        with serve(engine) as running, httpx.Client(base_url=running.key_url) as client:
+            newest_first = client.get("memory?rows=1").text
+            oldest_first = client.get("memory?rows=1&sort=age&order=reverse").text
+    starts = [sentence[:12] for sentence in words]
+    assert sorted(starts, key=oldest_first.index) == starts
+    assert sorted(starts, key=newest_first.index) == starts[::-1]
+
+
 def test_the_age_of_a_replaced_fact_is_that_of_its_words(tmp_path: Path) -> None:
     """The version that says that it was replaced is younger, and says when that was."""
     hour = 3_600_000

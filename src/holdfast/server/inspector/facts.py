@@ -110,16 +110,21 @@ class FactList:
 
 
 def sort_facts(facts: Sequence[FactView], params: Params) -> list[FactView]:
-    """Sort facts by a column, as the page asks; by default the newest first."""
+    """Sort facts by a column, as the page asks; by default the newest first.
+
+    The facts come in the order in which they were stored, which tells facts of one millisecond apart.
+    """
     keys: Mapping[str, Callable[[FactView], tuple[object, ...]]] = {
         "fact": lambda fact: (fact.row.content.casefold(),),
         "subject": lambda fact: (not fact.row.subject, fact.row.subject.casefold(), fact.row.slot),
         "recalled": lambda fact: (-fact.recalls.count, -fact.recalls.last_time),
-        "age": lambda fact: (-fact.since,),
     }
-    key = keys.get(params.get("sort", ""), keys["age"])
-    ordered = sorted(facts, key=lambda fact: -fact.since)
-    return sorted(ordered, key=key, reverse=params.get("order") == "reverse")
+    key = keys.get(params.get("sort", ""))
+    is_reversed = params.get("order") == "reverse"
+    newest_first = sorted(facts, key=lambda fact: fact.since)[::-1]
+    if key is None:
+        return newest_first[::-1] if is_reversed else newest_first
+    return sorted(newest_first, key=key, reverse=is_reversed)
 
 
 class Facts:
