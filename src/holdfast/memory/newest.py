@@ -72,13 +72,15 @@ class Newest:
         passages: For the place of a passage, the places of the passages that replace it: for each of its statements
             the newest first.
         facts: The same for the id of a fact.
-        by_facts: The places of the passages that a later fact of the block replaces.
+        by_facts: The places of the passages that a later fact replaces.
+        aside: Those of them that are about something else than the best quotes.
     """
 
     found: Found
     passages: Mapping[int, Collection[int]] = field(default_factory=dict)
     facts: Mapping[str, Collection[int]] = field(default_factory=dict)
     by_facts: Collection[int] = ()
+    aside: Collection[int] = ()
 
     def judge_passage(self, place: int, quoted: Collection[int], *, text: str) -> block.Superseded:
         """Return how much of a passage is replaced by a fact of the block, a `quoted` passage or one in the window."""
@@ -120,10 +122,15 @@ class Newest:
         return self._leave_out_stale(kept)
 
     def _leave_out_stale(self, quotes: Sequence[Quote]) -> list[Quote]:
-        """Leave out quotes that later statements replace, if none of these is quoted or in the window."""
+        """Leave out quotes that later statements replace, if none of these is quoted or in the window.
+
+        One that only says what a later fact replaces is left out too if it is about something else.
+        """
         quoted = {quote.passage for quote in quotes}
         kept: list[Quote] = []
         for quote in quotes:
+            if quote.passage in self.aside and _measure_superseded(quote.text) == "wholly":
+                continue
             is_replaced = bool(self.passages.get(quote.passage))
             if not is_replaced or self.judge_passage(quote.passage, quoted, text="") != "no":
                 kept.append(quote)
@@ -194,9 +201,14 @@ def find_newest(
         changed[place] = list(replacing)
     passages, last_of_series = _leave_out_series(changed)
     by_facts = {place for place, some in statements.items() if later.are_replaced(some, place, facts=facts)}
-    for place, successor in _find_past_facts(found, texts, past):
+    aside: set[int] = set()
+    quoted = {quote.passage: quote.text for quote in quotes if is_open[quote.passage]}
+    for place, successor in _find_past_facts(found, {**quoted, **texts}, past):
         by_facts.add(place)
-        passages[place] = [*passages.get(place, ()), *successor]
+        if place in texts:
+            passages[place] = [*passages.get(place, ()), *successor]
+        else:
+            aside.add(place)
     of_facts: dict[str, list[int]] = {}
     for hit in facts:
         if not hit.fact.time:
@@ -214,7 +226,7 @@ def find_newest(
 
     replacing_first = chain(of_instructions, *passages.values(), last_of_series, *of_facts.values())
     first = _rank_first(found, replacing_first, statements=[*replaced, *instructed])
-    return Newest(found=first, passages=passages, facts=of_facts, by_facts=by_facts)
+    return Newest(found=first, passages=passages, facts=of_facts, by_facts=by_facts, aside=aside)
 
 
 def _rank_first(found: Found, places: Iterable[int], *, statements: Sequence[Statement]) -> Found:

@@ -270,15 +270,16 @@ _I: Final = re.compile(
 """The speaker: "my degree", 我的."""
 _ANYONE: Final = re.compile(
     r"\b(?:how do|can|could|may|shall|should|would) I\b|\b(?:darf|kann|könnte|soll|sollte) ich\b"
-    r"|\b(?:dois|puis)-je\b|我(?:该|該|应该|應該|怎么|怎麼|可以|能)",
+    r"|\bwie (?!hab|bin\b)\w+ ich\b|\b(?:dois|puis)-je\b|我(?:该|該|应该|應該|怎么|怎麼|可以|能)",
     re.IGNORECASE,
 )
 """An "I" that could be anyone: "how do I boil an egg", 我该."""
 _PAST: Final = re.compile(
-    r"\b(?:did|was|were|had|hatte\w*|wurde\w*|avait|avions)\b|之前|上次|当时|當時|刚才|剛才|前回|さっき|先ほど|지난번|아까",
+    r"\bwas\b(?! (?:ist|sind|war|wird|hat|haben|kann|soll|muss|macht|gilt|kostet|heißt|bedeutet|für|ich|du|man|wir)\b)"
+    r"|\b(?:did|were|had|hatte\w*|wurde\w*|avait|avions)\b|之前|上次|当时|當時|刚才|剛才|前回|さっき|先ほど|지난번|아까",
     re.IGNORECASE,
 )
-"""A time before: "did", "last time" in other languages; not "do" and "is"."""
+"""A time before: "did", "last time" in other languages; not "do" and "is", nor the German question word "was"."""
 _DEFINITE: Final = re.compile(r"\b(?:the|that|this|those|these)\b|[那这這]|その|あの", re.IGNORECASE)
 """A thing that both know: "the port", 那个; not "a port"."""
 _REFERENCES: Final = ((_WE, 0.4), (_PAST, 0.3), (_DEFINITE, 0.2), (_I, 0.2))
@@ -347,9 +348,12 @@ def weigh_terms(texts: Sequence[str]) -> dict[str, float]:
         for term, count in counts.items():
             found[term] = max(found.get(term, 0.0), count * share)
     frame_terms = _frame_terms()
+    silent = _SILENT
+    if _is_german(texts[-1]):
+        silent = _SILENT | _german_terms()
     weighed: dict[str, float] = {}
     for term, weight in found.items():
-        if term in _SILENT:
+        if term in silent:
             continue
         if term in frame_terms:
             weighed[term] = weight * _FRAME_WEIGHT
@@ -379,6 +383,17 @@ def weigh_subject(subject: str) -> dict[str, float]:
 @cache
 def _kind_terms() -> frozenset[str]:
     return frozenset(terms(_KINDS))
+
+
+def _is_german(text: str) -> bool:
+    german = load("questions")["german"]
+    words = set(text.casefold().split())
+    return not words.isdisjoint(german["asking"].split()) or len(words.intersection(german["unmistakable"].split())) > 1
+
+
+@cache
+def _german_terms() -> frozenset[str]:
+    return frozenset(terms(load("questions")["german"]["silent"]))
 
 
 @cache

@@ -24,7 +24,7 @@ from holdfast.patterns import NO_ABBREVIATION, compile_once, load
 from holdfast.search.opposites import are_opposed, find_opposites
 from holdfast.search.parallels import are_parallel
 from holdfast.search.passages import SENTENCE_END
-from holdfast.text import is_unsegmented, terms
+from holdfast.text import is_unsegmented, term_spans, terms
 
 # How much of an earlier statement a later one must repeat to replace it: the more clearly it says that something
 # changed, the less.
@@ -104,6 +104,8 @@ _MIN_CLAUSE_TERMS: Final = 3
 """The minimum terms of the first clause of a sentence that is compared alone."""
 _CLAUSE_END: Final = re.compile(r"[,;:]\s|[，；：、]|\s[–—-]\s")
 """The end of a clause: the comma of "Use Kafka, it is faster", a dash between spaces; not the colon of "09:15"."""
+_IDENTIFIER: Final = re.compile(r"(?<=\w)_(?=\w)|(?<=[a-z])(?=[A-Z])")
+"""Where the next word of an identifier begins: "MATCH_TIMEOUT_MS", "retryLimit"."""
 _FLAGS: Final = re.IGNORECASE | re.VERBOSE
 
 
@@ -156,6 +158,17 @@ class Statement:
                     before -= 1  # the 付服 in 支付服务 is a part of both words
                 if before >= 0:
                     found.setdefault(term, set()).add(ordered[before])
+        return found
+
+    @cached_property
+    def identifiers(self) -> list[frozenset[str]]:
+        """The words of each identifier of several words in it: "MATCH_TIMEOUT_MS", "retryLimit"."""
+        if not _IDENTIFIER.search(self.text):
+            return []
+        found: list[frozenset[str]] = []
+        for start, stop, expanded in term_spans(self.text):
+            if len(expanded) > 1 and _IDENTIFIER.search(self.text, start, stop):
+                found.append(frozenset(expanded[1:]))
         return found
 
     @cached_property
@@ -526,6 +539,10 @@ class Earlier:
         Most pairs have too little in common, so the cheapest test comes first.
         """
         near = self.statement.topic & (later.terms | before)
+        for parts in self.statement.identifiers:
+            # "The matching team" is not about MATCH_TIMEOUT_MS.
+            if 2 * len(near & parts) <= len(parts):
+                near -= parts
         if fsum([self.weights[term] for term in near]) < self.min_weight:
             return frozenset()
         if self.measure(near) < MIN_BOTH_SHARE and not later.renews(self.statement):
