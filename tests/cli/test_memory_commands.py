@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -315,6 +316,23 @@ class TestAsking:
         assert call("search", "zzzzqqqq", **none).stderr.endswith("Nothing found.\n")
         assert "<recalled-context" in call("recall", "--block", "signature tolerance of the carrier").stdout
         assert "Nothing recalled: no stored fact or passage matches the question" in call("recall", "zzzzqqqq").stderr
+
+    def test_a_passage_without_any_word_of_the_query_has_no_percentage(
+        self, tmp_path: Path, call: Callable[..., Result]
+    ) -> None:
+        """It is the nearest by vector, whatever that is worth."""
+        with Engine.open(tmp_path / "memory", background=False) as engine:
+            said = ("Oskar will review it.", "Oskar says hi.", "The gauge of pump 4 is OOMKilled.")
+            engine.session("s1").append([Message(role="user", parts=(Text(text=text),)) for text in said])
+        static = {"HOLDFAST_EMBEDDING__PROVIDER": "auto"}
+        headings = re.findall(r"^#\d+ .*$", call("search", "OOMKilled", **static).stdout, re.MULTILINE)
+        assert [line.split("  ")[3] for line in headings] == ["100%", "similar", "similar"]
+
+    def test_a_fact_with_one_word_of_a_query_is_listed(self, data: Run) -> None:
+        """A person who looks for facts may not know their words."""
+        data("remember", "The travel budget is 2,200 euros.")
+        assert len(data("facts", "travel money")) == 1
+        assert not data("facts", "hotel money")
 
     def test_facts_come_and_go(self, data: Run, call: Callable[..., Result]) -> None:
         """Facts are kept, found by a question, listed, and forgotten by the beginning of their id."""

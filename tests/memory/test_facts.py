@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from holdfast.memory import facts
 from holdfast.memory.facts import asks_for, kind_of, normalise_slot, same_subject, split_slot
 from holdfast.store.base import FactRow
@@ -17,6 +19,17 @@ def test_a_value_that_came_back_holds_again() -> None:
     assert [row.content[-4:] for row in known] == ["8080", "9090", "8080", "8080", "9090"]
     assert [row.content for row in facts.current(known)] == ["API_PORT=8080"]
     assert [row.content for row in facts.as_of(known, time=known[1].time)] == ["API_PORT=9090"]
+
+
+def test_a_fact_that_holds_again_has_one_version() -> None:
+    """What had replaced it is forgotten. If it is only replaced itself, both are listed."""
+    older = fact("The API port is 8080.")
+    newer = fact("The API port is 9090.")
+    replaced = facts.supersede(older, newer, time=NOW + 5)
+    again = replace(older, time=NOW + 9)
+    assert [row.superseded_by for row in facts.list_versions([older, replaced, again])] == [None]
+    assert [row.superseded_by for row in facts.list_versions([older, newer, replaced])] == [newer.id, None]
+    assert len(facts.list_versions([older, newer, replaced, again])) == 3
 
 
 def test_a_question_finds_the_fact_it_asks_for() -> None:

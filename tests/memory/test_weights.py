@@ -1,6 +1,6 @@
 """The terms of a question, and how much each weighs."""
 
-from holdfast.memory.query import weigh_terms
+from holdfast.memory.query import measure_reference, weigh_terms
 from holdfast.text import terms
 
 
@@ -26,3 +26,17 @@ def test_silent_signs_do_not_ask() -> None:
 def test_a_question_of_silent_signs_is_taken_at_its_word() -> None:
     """Where nothing else is left, everything counts."""
     assert weigh_terms(("什么",)) == dict.fromkeys(terms("什么"), 1.0)
+
+
+def test_function_words_of_a_german_question_do_not_ask() -> None:
+    """In English, some of them are words with content."""
+    assert set(weigh_terms(("Wann endet die Wartung der Zentrifugen?",))) == set(terms("endet Wartung Zentrifugen"))
+    assert set(weigh_terms(("Did the actor die in the war?",))) == set(terms("actor die war"))
+
+
+def test_the_german_question_word_is_no_past() -> None:
+    """In English, "was" refers to something that both know."""
+    assert measure_reference("Was kostet ein Ei?") == 0
+    assert measure_reference("Wie koche ich ein Ei?") == 0
+    assert measure_reference("Was wurde gestern entschieden?") > 0
+    assert measure_reference("Was it red?") > 0

@@ -142,7 +142,10 @@ def _explain_nothing(memory: Memory, scope: Scope, across: Across) -> str:
 
 def _heading(hit: Hit, owner: Mapping[str, str], note: str, *, best: float) -> str:
     """Describe the message that a passage is from: its number, time and speaker, and how well it matches."""
-    fields = [minute(hit.time or None), hit.speaker, percent(hit.score, best), owner["session"], owner["project"]]
+    match = percent(hit.score, best)
+    if not hit.parts.keyword:
+        match = "similar"  # by vector alone: a percentage would read as if it had the words
+    fields = [minute(hit.time or None), hit.speaker, match, owner["session"], owner["project"]]
     fields += [_quote_title(owner["title"]), note]
     text = printable("  ".join(["", *filter(None, fields)]), one_line=True)
     return click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(text, dim=True)
@@ -386,7 +389,7 @@ def facts(*, query: str | None, history: bool, conflicts: bool, home: Path | Non
     hidden = {row.id for row in until if until[row] is None and exclusions.hides(row)}
     rows = [row for row in until if history or until[row] is None]
     if query:
-        rows = [hit.fact for hit in find(rows, query)]
+        rows = [hit.fact for hit in find(rows, query, min_share=0)]  # a person looks for any of the words
     if as_json:
         emit_json(
             [asdict(row) | owner_of(row.scope) | {"excluded": row.id in hidden, "until": until[row]} for row in rows]

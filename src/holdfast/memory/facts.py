@@ -72,10 +72,19 @@ def as_of(rows: Iterable[FactRow], *, time: int) -> list[FactRow]:
 
 
 def list_versions(rows: Iterable[FactRow]) -> dict[FactRow, int | None]:
-    """Map every version of every fact, with what replaced it, to when it ended; None if it holds now."""
+    """Map every version of every fact, with what replaced it, to when it ended; None if it holds now.
+
+    A fact that holds again, because the one that had replaced it was forgotten, has one version.
+    """
+    rows = list(rows)
+    ids = {row.id for row in rows}
     facts: dict[tuple[Scope, str], list[FactRow]] = {}
     for row in rows:
-        facts.setdefault((row.scope, row.id), []).append(row)
+        known = facts.setdefault((row.scope, row.id), [])
+        was_replaced = len(known) > 1 and known[-1].superseded_by is not None
+        if was_replaced and known[-1].superseded_by not in ids and _says_the_same(row, known[-2]):
+            del known[-2:]
+        known.append(row)
     versions: dict[FactRow, int | None] = {}
     for known in facts.values():
         for row, after in zip(known, [*known[1:], None], strict=True):
@@ -87,6 +96,13 @@ def list_versions(rows: Iterable[FactRow]) -> dict[FactRow, int | None]:
                 ended = replace(row, superseded_by=after.superseded_by, deleted=after.deleted)
                 versions[ended] = after.time
     return versions
+
+
+def _says_the_same(row: FactRow, other: FactRow) -> bool:
+    """Return whether a version of a fact holds and says what another version says."""
+    if row.superseded_by is not None or row.deleted:
+        return False
+    return (row.content, row.type, row.subject, row.slot) == (other.content, other.type, other.subject, other.slot)
 
 
 def load(store: Store, scope: Scope, *, across: Across = True) -> list[FactRow]:
@@ -152,12 +168,16 @@ class FactHit:
     superseded: Superseded = "no"
 
 
-def find(rows: Sequence[FactRow], query: str, *, limit: int = 25) -> list[FactHit]:
-    """Find the facts that match a question, best first; pinned facts always match and come first."""
+def find(rows: Sequence[FactRow], query: str, *, limit: int = 25, min_share: float | None = None) -> list[FactHit]:
+    """Find the facts that match a question, best first; pinned facts always match and come first.
+
+    `min_share` is the share of the question that a fact must contain, unset by the length of the question.
+    """
     if not rows:
         return []
     wanted = list(dict.fromkeys(terms(query)))
-    min_share = next(share for count, share in _MIN_SHARES if len(wanted) <= count)
+    if min_share is None:
+        min_share = next(share for count, share in _MIN_SHARES if len(wanted) <= count)
     matches = match_questions([row.questions for row in rows], query)
     hits: list[FactHit] = []
     for row, score, match in zip(rows, _score(rows, wanted), matches, strict=True):

@@ -349,7 +349,7 @@ def weigh_terms(texts: Sequence[str]) -> dict[str, float]:
             found[term] = max(found.get(term, 0.0), count * share)
     frame_terms = _frame_terms()
     silent = _SILENT
-    if _is_german(texts[-1]):
+    if texts and _is_german(texts[-1]):
         silent = _SILENT | _german_terms()
     weighed: dict[str, float] = {}
     for term, weight in found.items():

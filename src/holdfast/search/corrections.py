@@ -93,7 +93,7 @@ _UNIT_CHARS: Final = 3
 # Most texts match neither of the two long patterns in `corrections.toml`, which take long to search. A text without a
 # match of the hint has none of the long pattern either. The hint for "strong" words is the list `hints` there.
 _NEGATION_HINT: Final = re.compile(
-    "n[io]|kein|for|dro|scra|left|quit|retired|gone|instead|rather|statt|[不别]", re.IGNORECASE
+    "n[io]|kein|for|dro|scra|left|quit|retired|gone|is out|instead|rather|statt|[不别]", re.IGNORECASE
 )
 """A beginning of each word of `negated`: "ni" of "nicht", "no" of "not", "for" of "forget"."""
 _VALUE_HINT: Final = re.compile(r"\d|day|tag|mittwoch", re.IGNORECASE)
@@ -632,7 +632,12 @@ def may_take_back(text: str) -> bool:
 
 def is_supposed(text: str) -> bool:
     """Return whether a text only says what might change, or what somebody else wanted to change."""
-    return _has_word("supposed", text)
+    if _has_word("supposed", text):
+        return True
+    if not _has_word("reported", text):
+        return False
+    others = [clause for clause in _CLAUSE_END.split(text) if not _has_word("reported", clause)]
+    return not any(is_correction(clause) or _has_word("medium", clause) for clause in others)
 
 
 def has_weak_sign(text: str) -> bool:
