@@ -71,6 +71,26 @@ def test_a_correction_is_recalled_and_the_old_statement_marked(
             assert number < places[-1]
 
 
+def test_an_answer_is_quoted_if_a_later_statement_with_its_word_is_in_the_overview(tmp_path: Path) -> None:
+    """The overview has the later one as a decision, so that it is not quoted; the answer is, whatever replaces it."""
+    said = {
+        "first": "The mobile app is written in Flutter.",
+        "second": "We decided to use Swift instead of Flutter for the watch app.",
+    }
+    with Engine.open(tmp_path, background=False, personal=True) as engine:
+        for name, text in said.items():
+            session = engine.session(name)
+            for words in ("Look at the ticket, please.", text):
+                session.append([{"role": "user", "content": words}, {"role": "assistant", "content": "Noted."}])
+            session.learn()
+        engine.work()
+        question = {"role": "user", "content": "What is the mobile app written in?"}
+        window = engine.session("third").assemble([question], limit=32_000)
+    assert said["second"] in window.overview
+    quoted = window.messages[-1].text.replace(window.overview, "")
+    assert said["first"] in quoted
+
+
 def test_the_newest_statement_has_priority_in_a_small_block(tmp_path: Path) -> None:
     """With room for only one of them, the old value is left out."""
     first = "The retry limit of the importer is a cap at 6 attempts."

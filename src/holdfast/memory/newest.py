@@ -15,7 +15,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from operator import itemgetter
 from typing import Final
 
@@ -74,6 +74,7 @@ class Newest:
         facts: The same for the id of a fact.
         by_facts: The places of the passages that a later fact replaces.
         aside: Those of them that are about something else than the best quotes.
+        said: The places of later statements that the overview, or an earlier block, says already. They are not quoted.
     """
 
     found: Found
@@ -81,6 +82,7 @@ class Newest:
     facts: Mapping[str, Collection[int]] = field(default_factory=dict)
     by_facts: Collection[int] = ()
     aside: Collection[int] = ()
+    said: Collection[int] = ()
 
     def judge_passage(self, place: int, quoted: Collection[int], *, text: str) -> block.Superseded:
         """Return how much of a passage is replaced by a fact of the block, a `quoted` passage or one in the window."""
@@ -96,7 +98,7 @@ class Newest:
 
     def _is_shown(self, later: Collection[int], quoted: Collection[int]) -> bool:
         eligible = self.found.candidates.eligible
-        return any(place in quoted or not eligible[place] for place in later)
+        return any(place in quoted or place in self.said or not eligible[place] for place in later)
 
     def insert(self, quotes: Sequence[Quote], *, room: float, known: Sequence[str], deadline: Deadline) -> list[Quote]:
         """Quote each later statement before the quote that it replaces, and drop quotes from the end until all fit.
@@ -226,7 +228,8 @@ def find_newest(
 
     replacing_first = chain(of_instructions, *passages.values(), last_of_series, *of_facts.values())
     first = _rank_first(found, replacing_first, statements=[*replaced, *instructed])
-    return Newest(found=first, passages=passages, facts=of_facts, by_facts=by_facts, aside=aside)
+    said = _find_known(found, chain(*passages.values(), *of_facts.values()))
+    return Newest(found=first, passages=passages, facts=of_facts, by_facts=by_facts, aside=aside, said=said)
 
 
 def _rank_first(found: Found, places: Iterable[int], *, statements: Sequence[Statement]) -> Found:
@@ -266,19 +269,21 @@ def _choose_seeds(found: Found, quotes: Sequence[Quote], *, is_open: Bools) -> d
 
 def _find_said(found: Found, *, is_open: Bools) -> dict[int, str]:
     """Find the best passages that the blocks in the window say already."""
-    blocks = found.query.shown.blocks
-    if not blocks:
+    if not found.query.shown.blocks:
         return {}
-    said: dict[int, str] = {}
     best = found.ranking.order[:_MAX_RANKED_LATER].tolist()
     found.read(best)
-    for place in best:
-        if place not in found.texts or not is_open[place]:
-            continue
-        text = found.texts[place].text
-        if is_known(text, blocks, found.weights):
-            said[place] = text
-    return dict(islice(said.items(), _MAX_SAID_SEEDS))
+    said = _find_known(found, [place for place in best if is_open[place]])
+    return {place: found.texts[place].text for place in said[:_MAX_SAID_SEEDS]}
+
+
+def _find_known(found: Found, places: Iterable[int]) -> list[int]:
+    """List the places of passages that were read and that the blocks in the window say already, each once."""
+    blocks = found.query.shown.blocks
+    if not blocks:
+        return []
+    read = [place for place in dict.fromkeys(places) if place in found.texts]
+    return [place for place in read if is_known(found.texts[place].text, blocks, found.weights)]
 
 
 def _measure_match(candidates: Candidates) -> Floats:

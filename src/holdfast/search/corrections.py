@@ -62,6 +62,8 @@ MAX_STATEMENT_CHARS: Final = 300
 """A longer sentence is not a plain statement."""
 MAX_BEFORE_CHARS: Final = 80
 """The maximum characters of a sentence that may say what the correction after it is about."""
+MAX_FIRST_TERMS: Final = 2
+"""How many terms at the beginning of a statement name what it is about: "Unleash is no longer used"."""
 MAX_BEFORE: Final = 2
 """How many such sentences are read: "So, Redis. It fell over twice. Threw it out yesterday."."""
 MIN_LETTERS: Final = 0.65
@@ -106,6 +108,9 @@ _CLAUSE_END: Final = re.compile(r"[,;:]\s|[，；：、]|\s[–—-]\s")
 """The end of a clause: the comma of "Use Kafka, it is faster", a dash between spaces; not the colon of "09:15"."""
 _IDENTIFIER: Final = re.compile(r"(?<=\w)_(?=\w)|(?<=[a-z])(?=[A-Z])")
 """Where the next word of an identifier begins: "MATCH_TIMEOUT_MS", "retryLimit"."""
+_LIVES: Final = re.compile(r"\blives\b|\blive\s+(?:in|at|on)\b", re.IGNORECASE)
+_SCOPE: Final = re.compile(r"\b(?:for|für)\s+((?:[\w'’-]+\s?){1,4})[.!]?$", re.IGNORECASE)
+"""What something is said for, at the end of a sentence: "for the watch app"."""
 _FLAGS: Final = re.IGNORECASE | re.VERBOSE
 
 
@@ -197,7 +202,10 @@ class Statement:
     @cached_property
     def opposites(self) -> dict[int, frozenset[str]]:
         """The terms of it that are in groups of opposites, such as staging and production."""
-        return find_opposites(self.topic)
+        topic = self.topic
+        if _LIVES.search(self.text):  # that is where something is, and not the live system
+            topic = topic - {"live"}
+        return find_opposites(topic)
 
     @cached_property
     def is_medium(self) -> bool:
@@ -226,6 +234,16 @@ class Statement:
             if given and denied & earlier.quantities.get(unit, set()):
                 return True
         return False
+
+    def ends(self, some: frozenset[str], *, known: frozenset[str]) -> bool:
+        """Return whether it says that something ended, and not only for a thing that is not known: "for the fair"."""
+        if not some <= self.terms:  # the sentence before it names that
+            return True
+        scope = _SCOPE.search(self.text)
+        if scope is not None and Statement.read(scope[1]).subject.isdisjoint(known):
+            return False
+        first = list(filter(_is_telling, terms(self.text)))[:MAX_FIRST_TERMS]
+        return not some.isdisjoint(self.negated) or not some.isdisjoint(first)
 
     @cached_property
     def _denied_quantities(self) -> dict[str, set[str]]:
@@ -498,6 +516,8 @@ class Earlier:
         """Return whether a statement says something that neither the earlier one nor the question says."""
         if any(term not in self.asked for term in later.terms - self.statement.terms):
             return True
+        if not later.negated.isdisjoint(self.statement.terms):  # "Grafana is out."
+            return True
         return bool(_find_other_numbers(later, self.statement)) or later.renews(self.statement)
 
     def _is_superseded_by(self, later: Statement, *, before: frozenset[str]) -> bool:
@@ -526,7 +546,7 @@ class Earlier:
         units = _find_other_numbers(later, earlier)
         # It says that something changed: "no longer", or "not ops@" about an earlier "ops@".
         says_so = (later.is_correction and not is_elsewhere) or not later.negated.isdisjoint(earlier.terms)
-        if says_so and self._is_corrected(near, share=near_share, has_number=bool(units)):
+        if says_so and self._is_corrected(later, near, share=near_share, has_number=bool(units)):
             return True
         share = min(near_share, self.measure(shared))
         if units:
@@ -551,13 +571,18 @@ class Earlier:
             return frozenset()
         return near
 
-    def _is_corrected(self, near: frozenset[str], *, share: float, has_number: bool) -> bool:
+    def _is_corrected(self, later: Statement, near: frozenset[str], *, share: float, has_number: bool) -> bool:
         """Return whether a statement that says that something changed is about it.
 
         `near` are its terms that the later one has, with their `share` of it; `has_number` says whether the later one
-        has another number of the same unit.
+        has another number of the same unit. If these are only what answers the question, and nothing of what is asked
+        about, the later one must say that just this ended: "the parcels are left at the neighbour's from now on" does
+        not say where the key is.
         """
         earlier = self.statement
+        asked = earlier.subject - self.answer
+        if asked and near.isdisjoint(asked) and not later.ends(near, known=earlier.topic):
+            return False
         if earlier.is_personal:
             return share >= MIN_PERSONAL_SHARE
         enough = MIN_STRONG_SHARE
@@ -579,6 +604,8 @@ class Earlier:
             return False
         if share < MIN_BOTH_SHARE:
             return False
+        if len(units) > 1 and not later.is_medium and not has_weak_word(later.text):
+            return False  # "until 22:00 on Mondays", "until 18:00 on Saturdays"
         is_loose = _LOOSE.issuperset(units)
         if is_elsewhere:
             return share >= MIN_LOOSE_SHARE

@@ -16,7 +16,7 @@ from holdfast.text import terms
 
 MIN_ALIGNED: Final = 0.3
 """The share of the telling words of the shorter statement that must be in the same order in the other."""
-MIN_ALIGNED_CHARACTERS: Final = 0.6
+MIN_ALIGNED_CHARACTERS: Final = 0.5
 """The same in a script without spaces, in which any two statements have many characters in common."""
 MAX_NAMES: Final = 1
 """Two statements may differ in so many names if one is to replace the other: in the value itself."""
@@ -35,8 +35,8 @@ _WORD: Final = re.compile(
     )
     | [぀-ヿ㐀-鿿가-힣]  # a character of a script without spaces
     | [~\w.-]*(?:/[\w.-]+)+  # a path
-    | [^\W_]+(?:['’.-][^\W_]+)*  # a word
-    """,
+    | @+(?:['’.-]@+)*  # a word
+    """.replace("@", r"(?:(?![぀-ヿ㐀-鿿가-힣])[^\W_])"),
     re.IGNORECASE | re.VERBOSE,
 )
 _MAX_NUMBER_PLACE: Final = 2
@@ -50,8 +50,11 @@ _LINKS: Final = frozenset(
 )
 """Words that link a value to a name."""
 _COPULAS: Final = frozenset(("is", "are", "was", "were", "has", "have", "had", "will"))
-_ORDERS: Final = frozenset(("rememb", "note", "correct", "pleas"))
-"""Terms of what a statement begins with."""
+_SCOPES: Final = frozenset(("in", "for", "für", "im"))
+"""Words before the name of what a value is for: "19% VAT in Germany"."""
+_DIRECTIONS: Final = (frozenset(("to", "nach")), frozenset(("from", "von", "aus")))
+_ORDERS: Final = frozenset(("rememb", "note", "correct", "pleas", "mein", "unser"))
+"""Terms that tell nothing: those that a statement begins with, and whose something is."""
 _DENIALS: Final = frozenset(("no", "not", "never", "不", "没", "別", "别"))
 
 
@@ -79,10 +82,11 @@ class _Words:
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    """What one statement has in the place of something else in the other, and where that ends in the earlier one."""
+    """What one statement has in the place of something else in the other, and where that is in the earlier one."""
 
     ours: Sequence[str]
     theirs: Sequence[str]
+    start: int
     stop: int
 
 
@@ -116,11 +120,10 @@ def are_parallel(earlier: str, later: str, *, common: Collection[str], units: Co
     # changed of one thing.
     values = list(aligned.other_values)
     values += [one.stop - 1 for one in aligned.differences if _differ_in_name(one, ()) and _is_unit(one, units)]
+    if values and any(map(_turns_around, aligned.differences)):
+        return True
     for name in names:
-        is_subject = not _COPULAS.isdisjoint(name.ours) or any(
-            _says_between(ours, aligned, name.stop, value) for value in values
-        )
-        if values and is_subject:
+        if any(_is_value_of(ours, aligned, value, name) for value in values):
             return True
     changed = [*values, *(name.stop - 1 for name in names)]
     numbers = [place for place in aligned.other_values if _is_number_of_name(ours, place)]
@@ -157,10 +160,27 @@ def _align(ours: _Words, theirs: _Words) -> _Alignment:
         elif tag == "replace":
             here = _without_value(ours.forms, start, stop)
             there = _without_value(theirs.forms, first, last)
-            differences.append(_Difference(here, there, stop))
+            differences.append(_Difference(here, there, start, stop))
             if any(place in theirs.values for place in range(first, last)):
                 other_values += [place for place in range(start, stop) if place in ours.values]
     return _Alignment(same, differences, other_values)
+
+
+def _is_value_of(ours: _Words, aligned: _Alignment, value: int, name: _Difference) -> bool:
+    """Return whether a value is that of a name: "web-01 has 16 GB", "19% VAT in Germany"."""
+    if not _COPULAS.isdisjoint(ours.forms[name.start : name.stop]):
+        return True
+    if value >= name.stop:
+        return _says_between(ours, aligned, name.stop, value)
+    return ours.forms[name.start - 1] in _SCOPES and _says_between(ours, aligned, value, name.start)
+
+
+def _turns_around(difference: _Difference) -> bool:
+    """Return whether one statement is about the way there, and the other about the way back."""
+    there, back = _DIRECTIONS
+    ours = frozenset(difference.ours)
+    theirs = frozenset(difference.theirs)
+    return bool((ours & there and theirs & back) or (ours & back and theirs & there))
 
 
 def _says_between(ours: _Words, aligned: _Alignment, start: int, stop: int) -> bool:
@@ -208,7 +228,7 @@ def _find_names(forms: Sequence[str], common: Collection[str]) -> list[str]:
     for form in forms:
         if form == _VALUE or form in common:
             continue
-        if (form.isupper() and len(form) > 1) or not form.isascii():
+        if (form.isupper() and form != "I") or not form.isascii():
             names.append(form)
         else:
             names += [term for term in terms(form) if term not in common]
