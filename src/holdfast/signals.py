@@ -28,7 +28,7 @@ MAX_CHARS: Final = 300
 # a request to remember something.
 _SENTENCE_END: Final = re.compile(
     rf"(?<=[.!?…]){NO_ABBREVIATION}[\"')\]”’]*\s+(?:(?=(?:please )?remember that\b)|(?![a-z]))|(?<=[。！？])[”’」』]*"
-    r"|\n(?=\s*\n)|\n(?:(?=\s*(?:please )?remember that\b)|(?!\s*[a-z(]))"
+    r"|\n(?=[^\S\n]*\n)|\n(?:(?=\s*(?:please )?remember that\b)|(?!\s*[a-z(]))"
 )
 _FENCED: Final = re.compile(r"^ {0,3}```.{0,40000}?(?:^ {0,3}```|\Z)", re.DOTALL | re.MULTILINE)
 _MARKER: Final = re.compile(r"^[\s>*#•·-]*(?:\d{1,3}[.)、]\s*)?(?:\[[ xX]\]\s*)?")
