@@ -16,7 +16,10 @@ from holdfast.signals import sentences, without_questions
 MAX_CHARS: Final = 400
 """The maximum characters of such a reply. A longer one says more."""
 _DIGIT: Final = re.compile(r"\d")
-_MORE: Final = re.compile(r"[,:;，：；、–—]|\s-\s|不过|但是?|所以")
+_MORE: Final = re.compile(
+    r"[,:;，：；、–—]|\s-\s|\b(?:but|because|so|since|and|although|though|aber|weil)\b|不过|但是?|所以|因为",
+    re.IGNORECASE,
+)
 """What begins another clause."""
 _APOSTROPHES: Final = str.maketrans("’ʼ", "''")
 
@@ -34,9 +37,12 @@ def is_no_answer(text: str) -> bool:
 
 
 def _is_unknown(sentence: str) -> bool:
-    """Return whether a sentence says that something is not known, in one clause: what follows may be the answer."""
+    """Return whether a sentence says that something is not known, in one clause: what follows may be the answer.
+
+    What is not found in a log or in a contract is a finding.
+    """
     rest = _compile("excuses").sub("", sentence, count=1)
-    if _MORE.search(rest.rstrip(".!。！ ")):
+    if _MORE.search(rest.rstrip(".!。！ ")) or _compile("elsewhere").search(rest):
         return False
     return _compile("unknown").search(rest) is not None
 
