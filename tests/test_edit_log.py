@@ -57,6 +57,18 @@ def replay(log: EditLog, messages: Sequence[Item], *, limit: int = LIMIT) -> lis
     return read_words(log.replay([SYSTEM], messages, limit=limit).items)
 
 
+def test_what_was_read_before_something_was_forgotten_is_not_recorded(memory: Memory, log: EditLog) -> None:
+    """A block may quote it. The next try is made with what is left."""
+    log.load()
+    (number,) = memory.ingest([user("The codename is zebraquartz.")], scope=SCOPE)
+    memory.forget(scope=SCOPE, ids=[number])
+    recorded = log.record([recall(None, "zebraquartz")], time=0)
+    assert recorded.conflict is not None
+    assert recorded.numbers is None
+    assert memory.store.read_records(Select(scope=SCOPE), kind=EDIT)[-1].data["change"]["kind"] == "forgotten"
+    assert log.record([recall(None, "other words")], time=0).conflict is None
+
+
 class TestRecord:
     def test_recorded_edits_are_numbered_and_known_to_other_processes(self, log: EditLog, memory: Memory) -> None:
         assert log.record([trim(1, 2)], time=1).numbers == (0, 1)

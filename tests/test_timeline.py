@@ -179,7 +179,15 @@ def make_report(turn: int, *, tokens: int = 100) -> ContextReport:
 def record(timeline: Timeline, report: ContextReport, numbers: list[int]) -> None:
     """Record a turn without edits."""
     timeline.record(
-        report, time=7, edits=(0, 0), limit=900, provider="anthropic", system=(), numbers=numbers, place="p"
+        report,
+        time=7,
+        edits=(0, 0),
+        limit=900,
+        provider="anthropic",
+        system=(),
+        numbers=numbers,
+        place="p",
+        forgetting="",
     )
 
 

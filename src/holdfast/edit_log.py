@@ -14,9 +14,21 @@ from typing import Final
 from msgspec import structs
 
 from holdfast.context import edits as editing
-from holdfast.context.edits import EDIT, Edit, Forgotten, Item, Pinned, branch_edits, drop_forgotten, find_forgotten
+from holdfast.context.edits import (
+    EDIT,
+    Edit,
+    Forgotten,
+    Item,
+    OverviewAdded,
+    Pinned,
+    Recalled,
+    branch_edits,
+    drop_forgotten,
+    find_forgotten,
+)
 from holdfast.errors import ConflictError, FormatError
 from holdfast.store.base import Job, Record, Scope, Select, Store
+from holdfast.store.forgetting_mark import read_mark
 
 MAX_TRIES: Final = 8
 """Number of attempts to record edits while other processes record edits too."""
@@ -102,12 +114,14 @@ class EditLog:
 
     Attributes:
         edits: The edits, in the order in which they were recorded.
+        forgetting: The mark of the last time that something was forgotten before they were read.
     """
 
     def __init__(self, scope: Scope, store: Store) -> None:
         self.scope = scope
         self.store = store
         self.edits: list[Edit] = []
+        self.forgetting = ""
         self._last_record = 0
         self._unreadable = 0
         self._last_replay: _LastReplay | None = None
@@ -116,6 +130,7 @@ class EditLog:
         """Return a log with a list of its own: a thread that hangs in the store may change the old one later."""
         copied = EditLog(self.scope, self.store)
         copied.edits = self.edits.copy()
+        copied.forgetting = self.forgetting
         copied._last_record = self._last_record
         copied._unreadable = self._unreadable
         copied._last_replay = self._last_replay
@@ -130,6 +145,7 @@ class EditLog:
 
     def load(self) -> Fetched:
         """Read the edits that were recorded since the last call, by any process."""
+        self.forgetting = read_mark(self.store, self.scope)
         edits, warnings = self._fetch()
         if not any(isinstance(edit.change, Forgotten) for edit in edits):
             self.edits += edits
@@ -174,16 +190,23 @@ class EditLog:
             return Recorded(numbers=(first, first))
         rows = self._make_rows(edits, time=time, newest=newest)
         known = len(self.edits)
+        is_forgotten = False
         try:
             with self.store.transaction():
-                record_ids = self.store.add_records(rows)
-                self.store.add_jobs(jobs)
+                if any(isinstance(edit.change, Recalled | OverviewAdded) for edit in edits):
+                    is_forgotten = read_mark(self.store, self.scope) != self.forgetting
+                if not is_forgotten:
+                    record_ids = self.store.add_records(rows)
+                    self.store.add_jobs(jobs)
         except ConflictError as error:
             fetched = self.load()
             if len(self.edits) == known:
                 # The rows in the way cannot be read. How many there are is not known, so each try skips twice as many.
                 self._unreadable = 2 * self._unreadable + 1
             return Recorded(numbers=None, conflict=error, fetched=fetched)
+        if is_forgotten:  # perhaps what a block of these edits quotes
+            conflict = ConflictError("something was forgotten while the window was made", path=self.store.place)
+            return Recorded(numbers=None, conflict=conflict, fetched=self.load())
         fetched = NOTHING_FETCHED
         if self._unreadable or any(isinstance(edit.change, Forgotten) for edit in edits):
             fetched = self.load()

@@ -514,6 +514,7 @@ class Session:
                 system=state.history.system,
                 numbers=state.history.numbers,
                 place=archived.place,
+                forgetting=state.edits.forgetting,
             )
         except HoldfastError as error:
             report = _add_warnings(report, [f"report: {error}"])
@@ -1178,7 +1179,10 @@ class Session:
         return count
 
     def forget(self, ids: Sequence[int] | None = None) -> int:
-        """Forget messages for good, with everything derived from them; without `ids` the whole session."""
+        """Forget messages for good, with everything derived from them; without `ids` the whole session.
+
+        Messages of other sessions, which `search` finds too, stay: their own session forgets them.
+        """
         if ids is not None:
             require_numbers(ids=ids)
         with self._lock:

@@ -24,6 +24,7 @@ from holdfast.messages import Message, count_equal
 from holdfast.report import ContextReport, Window
 from holdfast.store.base import MessageRow, Record, Scope, Select, Store
 from holdfast.store.figures import REPLY, TURN
+from holdfast.store.forgetting_mark import read_mark
 from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_prompt, scale_of
 
 MAX_WAITING: Final = 16
@@ -294,14 +295,18 @@ class Timeline:
         system: Sequence[Item],
         numbers: Sequence[int],
         place: str,
+        forgetting: str,
     ) -> None:
         """Record the report of a turn, and how to rebuild its window if its `edits` were recorded.
 
-        `place` is that of the reply.
+        `place` is that of the reply. If something was forgotten since the mark `forgetting`, what was recalled is left
+        out of the report.
         """
+        store = self.memory.store
         key = f"{report.turn:08d}:{self.memory.new_id()}"  # another process may be at the same turn
         # Nothing here is durable: after a power cut only a report is missing, and each turn saves a wait for the disk.
-        rows = [Record(scope=self.scope, kind=TURN, key=key, data=report.to_json(), time=time, is_durable=False)]
+        turn = Record(scope=self.scope, kind=TURN, key=key, data=report.to_json(), time=time, is_durable=False)
+        rows = [turn]
         if edits is not None:
             kept = count_equal(self._recorded.numbers, tuple(numbers))
             if report.turn % WHOLE_TURNS == 0:
@@ -324,8 +329,12 @@ class Timeline:
             )
             data = structs.asdict(source)
             rows.append(Record(scope=self.scope, kind=WINDOW, key=key, data=data, time=time, is_durable=False))
-        rows += count_recalls(self.memory.store, report.recalled_facts, scope=self.scope, time=time)
-        self.memory.store.add_records(rows)
+        rows += count_recalls(store, report.recalled_facts, scope=self.scope, time=time)
+        store.add_records(rows)
+        # Whoever changes the mark after this cleans the records that are there.
+        if (report.recalled or report.recalled_facts) and read_mark(store, self.scope) != forgetting:
+            cleaned = replace(report, recalled=(), recalled_facts=())
+            store.add_records([replace(turn, data=cleaned.to_json())])
         if edits is not None:
             self._recorded = _RecordedTurn(key=key, numbers=tuple(numbers))
         self._waiting.pop(place, None)  # a request that is made again becomes the newest entry

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -100,6 +102,52 @@ class TestSummaries:
             engine.session("s").append([user("A walruskey.")])
             engine.session("s").forget(ids=[number(engine, "walruskey")])
             assert in_records(engine, "zebraquartz")
+
+
+class TestOthersAtWork:
+    """Another thread or process may have read what is forgotten, and record it a moment later."""
+
+    def test_what_it_recorded_meanwhile_is_cleaned(self, tmp_path: Path) -> None:
+        """Two threads: one recalls the words in new sessions all the time, the other one forgets them."""
+        with open_engine(tmp_path) as engine:
+            told = engine.session("told")
+            forgotten: list[str] = []
+            is_over = Event()
+
+            def recall_all_the_time() -> None:
+                for turn in range(500):
+                    question = user(f"What is the codename of door {len(forgotten)}? ({turn})")
+                    engine.session(f"asking{turn % 3}").assemble([question], limit=LIMIT)
+                    if is_over.is_set():
+                        return
+
+            with ThreadPoolExecutor(1) as others:
+                asking = others.submit(recall_all_the_time)
+                for door in range(12):
+                    word = f"walruskey{door}"
+                    told.append([user(f"Remember that the codename of door {door} is {word}.")])
+                    told.learn()
+                    engine.work()
+                    told.forget([row.id for row in told.messages()])
+                    forgotten.append(word)
+                is_over.set()
+                asking.result()
+            records = engine._memory.store.read_records(Select(scope=told.scope, across=True))
+            data = json.dumps([row.data for row in records])
+            assert [word for word in forgotten if word in data] == []
+
+    def test_the_messages_and_facts_of_another_session_stay(self, tmp_path: Path) -> None:
+        """A search finds them, but only their own session forgets them."""
+        with open_engine(tmp_path) as engine:
+            own = engine.session("own")
+            own.append([user("Remember that the codename is zebraquartz.")])
+            own.learn()
+            engine.work()
+            (row,) = own.messages()
+            assert engine.session("other").forget([row.id]) == 0
+            assert [fact.content for fact in own.facts()] == ["Remember that the codename is zebraquartz."]
+            assert own.forget([row.id]) == 2
+            assert own.facts() == []
 
 
 class TestFacts:

@@ -20,6 +20,7 @@ from holdfast.memory import block
 from holdfast.memory.facts import does_hold
 from holdfast.memory.sessions import TITLE, make_final_title, read_title
 from holdfast.store.base import FactRow, Record, Scope, Select, Store
+from holdfast.store.forgetting_mark import change_mark
 from holdfast.text import digest, terms
 
 _PART: Final = 1_000
@@ -43,21 +44,48 @@ def forget(
     """
     rows: list[FactRow] = store.read_facts(Select(scope=scope, across=True))
     own = {row.id for row in rows if across or row.scope == scope}
+    newest = _find_newest_record(store, scope)
     if ids is None and fact_ids is None:
         messages = _read_numbers(store, Select(scope=scope, across=across))
-        count = _forget_facts(store, rows, messages, set(), alone=own, scope=scope, across=across)
+        forgotten = _find_facts(rows, messages, set(), alone=own)
+        count = _forget_facts(store, rows, messages, forgotten, scope=scope, across=across)
         titled = store.read_records(Select(scope=scope, across=across), kind=TITLE)
         store.remove_records(Select(scope=scope, across=across))
         store.add_records([make_final_title(record.scope) for record in titled])
         store.remove_jobs(Select(scope=scope, across=across))
         count += store.remove_messages(Select(scope=scope, across=across))
+        _clean_late_records(store, messages, forgotten, scope=scope, across=across, after=newest)
         return count + _forget_late_facts(store, evidence=None, scope=scope, across=across)
-    numbers = tuple(sorted(set(ids or ())))
-    count = _forget_facts(store, rows, set(numbers), set(fact_ids or ()) & own, scope=scope, across=across)
+    named = set(ids or ())
+    if named and not across:
+        known = store.read_messages(Select(scope=scope, across=True, ids=tuple(sorted(named))))
+        named -= {row.id for row in known if row.scope != scope}  # the messages and facts of another session stay
+    numbers = tuple(sorted(named))
+    forgotten = _find_facts(rows, set(numbers), set(fact_ids or ()) & own)
+    count = _forget_facts(store, rows, set(numbers), forgotten, scope=scope, across=across)
     if numbers:
         count += store.remove_messages(Select(scope=scope, across=across, ids=numbers))
+    _clean_late_records(store, set(numbers), forgotten, scope=scope, across=across, after=newest)
+    if numbers:
         count += _forget_late_facts(store, evidence=set(numbers), scope=scope, across=across)
     return count
+
+
+def _clean_late_records(
+    store: Store,
+    messages: AbstractSet[int],
+    facts: Sequence[FactRow],
+    *,
+    scope: Scope,
+    across: bool,
+    after: int,
+) -> None:
+    """Remove the records of what another process read, and recorded while that was being forgotten.
+
+    Whoever records later finds another mark, and does not record what was read before it.
+    """
+    change_mark(store, scope)
+    _clean_records(store, messages, facts, scope=scope, across=across, after=after)
 
 
 def _forget_late_facts(store: Store, *, evidence: AbstractSet[int] | None, scope: Scope, across: bool) -> int:
@@ -73,7 +101,8 @@ def _forget_late_facts(store: Store, *, evidence: AbstractSet[int] | None, scope
             late.append(row)
     if not late:
         return 0
-    return _forget_facts(store, rows, set(), set(), alone={row.id for row in late}, scope=scope, across=across)
+    forgotten = _find_facts(rows, set(), set(), alone={row.id for row in late})
+    return _forget_facts(store, rows, set(), forgotten, scope=scope, across=across)
 
 
 def _read_numbers(store: Store, select: Select) -> set[int]:
@@ -86,25 +115,27 @@ def _read_numbers(store: Store, select: Select) -> set[int]:
     return numbers
 
 
-def _read_all_records(store: Store, scope: Scope) -> Iterator[Record]:
-    """Read the records of every session of an agent and project, oldest first, in parts."""
-    part = Select(scope=scope, across=True, limit=_PART)
+def _find_newest_record(store: Store, scope: Scope) -> int:
+    newest = store.read_records(Select(scope=scope, across=True, newest=True, limit=1))
+    return max((record.id for record in newest), default=0)
+
+
+def _read_all_records(store: Store, scope: Scope, *, after: int) -> Iterator[Record]:
+    """Read the records of every session of an agent and project after one, oldest first, in parts."""
+    part = Select(scope=scope, across=True, after=after, limit=_PART)
     while records := store.read_records(part):
         yield from records
         part = replace(part, after=records[-1].id)
 
 
-def _forget_facts(
-    store: Store,
+def _find_facts(
     rows: Sequence[FactRow],
     messages: AbstractSet[int],
     named: AbstractSet[str],
     *,
     alone: AbstractSet[str] = frozenset(),
-    scope: Scope,
-    across: bool,
-) -> int:
-    """Remove the named facts, others alone, and those based on forgotten messages, with every version and trace."""
+) -> list[FactRow]:
+    """Find the named facts, others alone, and those based on forgotten messages, with every version."""
     # A fact that the user names is forgotten with those that it replaced, which may be of other sessions.
     keys = set(named)
     while True:
@@ -114,10 +145,23 @@ def _forget_facts(
         keys |= earlier
     keys |= alone
     keys |= {row.id for row in rows if not messages.isdisjoint(row.evidence)}
-    facts = [row for row in rows if row.id in keys]
+    return [row for row in rows if row.id in keys]
+
+
+def _forget_facts(
+    store: Store,
+    rows: Sequence[FactRow],
+    messages: AbstractSet[int],
+    facts: Sequence[FactRow],
+    *,
+    scope: Scope,
+    across: bool,
+) -> int:
+    """Remove facts, and every trace of them and of forgotten messages."""
     _clean_records(store, messages, facts, scope=scope, across=across)
     if not facts:
         return 0
+    keys = {row.id for row in facts}
     count = store.remove_facts(Select(scope=scope, across=True), keys=tuple(sorted(keys)))
     store.add_facts(_find_revived(rows, keys))
     return count
@@ -135,9 +179,12 @@ def _find_revived(rows: Sequence[FactRow], forgotten: AbstractSet[str]) -> list[
 
 
 def _clean_records(
-    store: Store, messages: AbstractSet[int], facts: Sequence[FactRow], *, scope: Scope, across: bool
+    store: Store, messages: AbstractSet[int], facts: Sequence[FactRow], *, scope: Scope, across: bool, after: int = 0
 ) -> None:
-    """Remove records that quote what is forgotten, empty summaries, and record that something was forgotten."""
+    """Remove records that quote what is forgotten, empty summaries, and record that something was forgotten.
+
+    Only the records `after` one are read.
+    """
     lines = tuple(block.fact_line(block.Fact(type=fact.type, text=fact.content)) for fact in facts)
     fact_ids = frozenset(fact.id for fact in facts)
     ids = tuple(sorted(messages))
@@ -149,7 +196,7 @@ def _clean_records(
     removed: list[int] = []
     emptied: list[Record] = []
     tainted: set[Scope] = set()
-    for record in _read_all_records(store, scope):
+    for record in _read_all_records(store, scope, after=after):
         is_listing = not sessions.isdisjoint(record.data.get("change", {}).get("sessions", ()))
         is_quoting = is_listing or _quotes(record.data, messages, lines, fact_ids)
         if is_quoting:
