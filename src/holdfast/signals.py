@@ -179,6 +179,9 @@ def amends(sentence: str, before: str) -> bool:
         return False
     if _compile("forms", "retracts").search(sentence):
         return True
+    instead = _compile("forms", "not_this").match(sentence)  # "Not Redis, Valkey."
+    if instead is not None and (instead["old"] or instead["old_zh"]).casefold() in before.casefold():
+        return True
     if is_question(sentence) or not _compile("forms", "amends").search(sentence):
         return False
     if _DAY.search(sentence):

@@ -32,6 +32,11 @@ def only(text: str) -> Draft:
         "We agreed that invoices are rendered with Typst.",
         "我们决定不再支持旧版浏览器。",
         "我们最终决定日志保留三十七天。",
+        "The team voted: no deploys on Fridays.",
+        "Please always answer in German.",
+        "Never push to main without a review.",
+        "Ab jetzt bitte immer auf Deutsch antworten.",
+        "以后回答都用中文。",
         "We decided to keep the tests next to the code.",
         "We decided to run Postgres on our own servers.",
         "We agreed that we bill in euros.",
@@ -82,6 +87,12 @@ def test_a_memory_or_decision_is_kept_as_it_was_written(text: str) -> None:
         "Remember, that flush() must be called before close().",
         'Remember that the project is called "Northern Lighthouse Two".',
         "Don't forget that nobody works on Fridays.",
+        "Remember I'm allergic to nuts.",
+        "Please remember my name is spelled with a k.",
+        "Note to self: the passport expires in March.",
+        "Vergiss nicht, dass ich kein Fleisch esse.",
+        "Merk dir: Der Schlüssel hängt am Kühlschrank.",
+        "覚えておいて：私の誕生日は5月3日です。",
         "Remember that " + "the orders of the north are packed by hand, " * 8 + "always.",
         "记住周五不发货。",
         "记住：客户在挪威用克朗付款。",
@@ -284,6 +295,12 @@ def test_a_setting_or_a_task_is_a_line_of_its_own(line: str, subject: str) -> No
         "if (MAX_RETRIES == 5) {",
         'The page reads "From now on we drop support for Windows 7".',
         "2026-01-02 10:00:01 INFO MAX_RETRIES=5",
+        "--- a/README.md\n+++ b/README.md\n-We decided to drop Windows 7.\n+We decided to drop Windows 8.",
+        "Our competitor's team decided to drop Windows 7.",
+        "In my novel the council decided that magic must be banned from now on.",
+        "Dear customer,\nFrom now on, your monthly fee will be 12 euros.",
+        "The page of the fork says:\nRemember that the key must be set.",
+        "次の文を英語にして：来月から会議は英語で行うことにしました。",
         "你决定了吗？",
         "我觉得决定得太快。",
         "ok",
@@ -320,3 +337,26 @@ def test_of_a_pasted_text_only_the_ends_are_read() -> None:
     found = read_explicit(rows(f"Remember that this is old.\n{pasted}\nMAX_RETRIES=5"))
     assert len(found) < 90
     assert {"Remember that this is old.", "MAX_RETRIES=5"} <= {draft.content for draft in found}
+
+
+@pytest.mark.parametrize(
+    ("stated", "next_message"),
+    [
+        ("We decided to use Redis for sessions.", "Not Redis, Valkey."),
+        ("We decided to use Redis for sessions.", "That was a joke."),
+        ("We decided to use Redis for sessions.", "Sorry, wrong chat."),
+        ("We decided to use Redis for sessions.", "EDIT: scratch that, Valkey."),
+        ("Remember that the code is 1122.", "That's the old one. The code is 2211."),
+        ("Remember that the port is 8080.", "Actually forget that."),
+        ("Wir haben beschlossen, Redis zu nehmen.", "Quatsch, Valkey natürlich."),
+        ("Wir haben beschlossen, Redis zu nehmen.", "Ach nein, doch nicht."),
+        ("我们决定用 Kafka。", "不对，说错了，是 RabbitMQ。"),
+        ("我们决定用 Kafka。", "刚才那句当我没说。"),
+        ("来月から会議は英語で行うことにしました。", "すみません、今のは間違いです。"),
+    ],
+)
+def test_what_the_next_words_take_back_is_no_fact(stated: str, next_message: str) -> None:
+    """In the same message, or in the next one."""
+    assert read_explicit(rows(stated))
+    assert [draft.content for draft in read_explicit(rows(stated, next_message)) if draft.content == stated] == []
+    assert [draft.content for draft in read_explicit(rows(f"{stated} {next_message}")) if draft.content == stated] == []

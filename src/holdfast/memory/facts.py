@@ -740,6 +740,8 @@ def _remove_pasted(text: str) -> str:
         return match[0]
 
     own = signals.line_pattern("pasted").sub("\n", text)
+    if signals.line_pattern("diff_mark").search(own):
+        own = signals.line_pattern("diff").sub("\n", own)
     own = signals.line_pattern("quoted").sub(remove_statement, own)
     return signals.line_pattern("code").sub(remove_code, own)
 
