@@ -139,6 +139,21 @@ def test_facts_about_different_things_do_not_contradict(memory: Memory, clock: C
     assert "contradicts" not in memory.recall([second], scope=SCOPE).block
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("We deploy with Ansible.", "What if we switched to Terraform for the deploys?"),
+        ("Feature branches are deleted after merging.", "Should feature branches no longer be deleted after merging?"),
+        ("The main queue is RabbitMQ.", "Jonas thinks we should use Kafka instead of RabbitMQ for the main queue."),
+        ("The retry limit is 5.", "It is not true that the retry limit was changed to 10."),
+    ],
+)
+def test_what_is_asked_or_only_claimed_replaces_nothing(memory: Memory, clock: Clock, first: str, second: str) -> None:
+    """Somebody may store it, but what held before still holds."""
+    store(memory, clock, first, second)
+    assert holding(memory) == [first, second]
+
+
 def test_facts_of_one_slot_contradict_whatever_their_words_are(memory: Memory, clock: Clock) -> None:
     """A model has named their subject and slot; a pinned fact is not replaced."""
     (old,) = store(memory, clock, "Calls are given up after 30 s", subject="the API", slot="timeout")

@@ -91,7 +91,14 @@ class TestReading:
 
     @pytest.mark.parametrize(
         "text",
-        ["Where did we leave off?", "What was our last session about?", "上次我们聊到哪儿了？", "前回は何をしましたか"],
+        [
+            "Where did we leave off?",
+            "So, where were we?",
+            "我们做到哪了？",
+            "What was our last session about?",
+            "上次我们聊到哪儿了？",
+            "前回は何をしましたか",
+        ],
     )
     def test_the_last_session(self, text: str) -> None:
         assert read_question(text, now=NOW) == LAST_SESSION

@@ -28,6 +28,7 @@ def test_the_first_real_sentence_of_the_user_is_the_title(tmp_path: Path) -> Non
         reply("Welcome."),
         user("/clear"),
         user("Hello!"),
+        user("So, where were we?"),
         user("<system-reminder>\nSkills: deploy\n</system-reminder>\nFix the importer. It skips empty rows."),
         user("And the exporter."),
     ]
@@ -56,6 +57,8 @@ def test_a_session_of_greetings_is_named_by_the_first(tmp_path: Path, greeting: 
         ("修复导入器。它跳过空行。", "修复导入器。"),
         ("Morning. Back again! The importer skips rows. Why?", "The importer skips rows."),
         ("早上好！我回来了。导入器跳过空行。", "导入器跳过空行。"),
+        ("Where were we? The importer skips rows.", "The importer skips rows."),
+        ("我们做到哪了？导入器跳过空行。", "导入器跳过空行。"),
         ("Version 2.1 of the importer skips rows", "Version 2.1 of the importer skips rows"),
         ("Three things to keep in mind for this project. First, the port is 6543.", "First, the port is 6543."),
         ("A few notes before we start. The port is 6543.", "The port is 6543."),

@@ -29,7 +29,7 @@ from holdfast.search.contradictions import (
     read_claim,
     replaces,
 )
-from holdfast.search.corrections import Statement, may_take_back
+from holdfast.search.corrections import Statement, is_supposed, may_take_back
 from holdfast.store.base import FactRow
 from holdfast.text import terms
 
@@ -109,7 +109,7 @@ def _read_claims(left: FactRow, right: FactRow) -> tuple[Claim, Claim] | None:
 
 @lru_cache(maxsize=MAX_CACHED)
 def _may_take_back(content: str) -> bool:
-    return may_take_back(content)
+    return may_take_back(content) and not signals.is_question(content)
 
 
 def may_be_replaced(fact: FactRow, later: FactRow) -> bool:
@@ -134,7 +134,7 @@ def _read_moment(fact: FactRow) -> tuple[int, int]:
 def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
     """Find the facts that a new one certainly replaces, judging by its words. Pinned facts stay."""
     later = read_claim(fact.content)
-    if later is None:
+    if later is None or is_supposed(fact.content) or signals.is_question(fact.content):
         return []
     over: list[FactRow] = []
     endings: list[FactRow] = []

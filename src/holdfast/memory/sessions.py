@@ -255,10 +255,11 @@ def list_requests(rows: Iterable[MessageRow], *, has_excluded: bool = True) -> I
 def make_title_of(message: str) -> str:
     """Return the first real sentence of a message, shortened.
 
-    Empty for a command, a greeting, a program's text, and a pasted part of a text that begins within a sentence.
+    Empty for a command, a greeting, a program's text, the question where the last session ended, and a pasted part of a
+    text that begins within a sentence.
     """
     text = unwrap(message)
-    if not text or is_noise(text) or is_part(text):
+    if not text or is_noise(text) or is_part(text) or _asks_to_continue(text):
         return ""
     return shorten(text)
 
@@ -314,7 +315,7 @@ def shorten(text: str, *, max_chars: int = MAX_TITLE_CHARS) -> str:
         sentence = f"{begun}{rest[:stop]}".strip()
         begun = ""
         rest = rest[stop:].strip()
-        if _is_greeting(sentence) or _is_announcement(sentence):
+        if _is_greeting(sentence) or _is_announcement(sentence) or _asks_to_continue(sentence):
             continue
         if weigh_letters(sentence) >= _MIN_TITLE:
             break
@@ -326,6 +327,10 @@ def _is_greeting(sentence: str) -> bool:
     """Return whether a sentence is an acknowledgement or a short exclamation, such as "Good morning!"."""
     is_exclamation = len(sentence.split()) <= MAX_GREETING_WORDS and sentence.endswith(("!", "！"))
     return is_exclamation or is_acknowledgement(sentence)
+
+
+def _asks_to_continue(text: str) -> bool:
+    return compile_once(load("outcomes")["continuation"], re.IGNORECASE | re.VERBOSE).search(text) is not None
 
 
 def _is_announcement(sentence: str) -> bool:
