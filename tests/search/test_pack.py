@@ -83,6 +83,27 @@ def test_of_a_table_the_row_is_quoted_with_the_names_of_its_columns(text: str) -
     assert "Town39" not in quote.text
 
 
+def test_a_row_of_one_of_several_tables_has_the_names_of_its_own_columns() -> None:
+    """Neither table is most of the text."""
+    prices = "\n".join(f"| sku-{number} | {number}.50 |" for number in range(100, 160))
+    text = f"| sku | euros |\n|---|---|\n{prices}\n\n| article | francs |\n|---|---|\n{prices.replace('sku', 'art')}"
+    best = next(place for place, (start, stop) in enumerate(windows(text)) if "| art-131 |" in text[start:stop])
+    weights = {"art-131": 1.0, "131": 1.0}
+    known = {0: candidate(text, good=best)}
+    (quote,) = pack([(0, len(text), 1.0)], known.get, room=600, weights=weights, measure=count_text)
+    assert quote.text.startswith("| article | francs |\n|---|---|\n…\n| art-")
+    assert "| art-131 | 131.50 |" in quote.text
+
+
+def test_what_a_text_says_against_a_part_of_it_is_quoted_with_that_part() -> None:
+    """Without it, the excerpt would say that the proposal holds."""
+    text = f"# Proposal (rejected)\n\n{FILLER * 6}{ANSWER}{FILLER * 6}"
+    best = next(place for place, (start, stop) in enumerate(windows(text)) if ANSWER in text[start:stop])
+    (quote,) = packed([candidate(text, good=best)], room=300)
+    assert quote.text.startswith("# Proposal (rejected)\n…\n")
+    assert ANSWER.strip() in quote.text
+
+
 @pytest.mark.parametrize(
     ("text", "head"),
     [

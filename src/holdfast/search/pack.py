@@ -19,8 +19,9 @@ from typing import Final, NamedTuple
 from msgspec import Struct, structs
 
 from holdfast.search.arrays import Floats
+from holdfast.search.caveats import find_caveats
 from holdfast.search.passages import SENTENCE_END
-from holdfast.search.tables import find_table
+from holdfast.search.tables import find_head, find_table
 from holdfast.text import terms
 
 MAX_WHOLE_CHARS: Final = 400
@@ -116,6 +117,11 @@ class Quotable(Struct, frozen=True, kw_only=True):
         table = find_table(self.text) if start else None
         if table is not None and table.rows < start < table.stop:  # a row says little without the names of its columns
             text = f"{self.text[table.start : table.rows].strip()}\n…\n{text}"
+        elif table is None and start:  # a table within a longer text, or one of several
+            head = find_head(self.text, start)
+            text = f"{head}\n…\n{text}" if head else text
+        if len(text) < len(self.text.strip()):
+            text = find_caveats(self.text, start, stop).add_to(text)
         header = next(line for group, line in self.headers if group is None or group not in headed)
         tokens = measure(header + text)
         if tokens > left and self.room > self.min_room:

@@ -49,6 +49,26 @@ def find_table(text: str) -> Table | None:
     return None
 
 
+def find_head(text: str, place: int) -> str:
+    """Return the names of the columns of the table that has a row at a place, with the rule below them; or nothing."""
+    start = text.rfind("\n", 0, place) + 1
+    end = text.find("\n", place)
+    if "|" not in text[start : end if end >= 0 else len(text)]:
+        return ""
+    below = ""
+    while start > 0:
+        before = text.rfind("\n", 0, start - 1) + 1
+        line = text[before : start - 1]
+        if "|" not in line and not _RULE.fullmatch(line):
+            return ""
+        if below:
+            return "" if len(line) > MAX_HEAD_CHARS else f"{line}\n{below}"
+        if _RULE.fullmatch(line):
+            below = line
+        start = before
+    return ""
+
+
 def _has_columns(lines: Sequence[str], delimiter: str) -> bool:
     """Return whether lines have the same number of cells, the first one names, and a later one a number below one.
 
