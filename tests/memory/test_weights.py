@@ -40,3 +40,5 @@ def test_the_german_question_word_is_no_past() -> None:
     assert measure_reference("Wie koche ich ein Ei?") == 0
     assert measure_reference("Was wurde gestern entschieden?") > 0
     assert measure_reference("Was it red?") > 0
+    assert measure_reference("Wann ist der Standup?") == measure_reference("When is the standup?")
+    assert measure_reference("Can a cat die of a cold?") == 0

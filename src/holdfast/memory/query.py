@@ -282,6 +282,8 @@ _PAST: Final = re.compile(
 """A time before: "did", "last time" in other languages; not "do" and "is", nor the German question word "was"."""
 _DEFINITE: Final = re.compile(r"\b(?:the|that|this|those|these)\b|[那这這]|その|あの", re.IGNORECASE)
 """A thing that both know: "the port", 那个; not "a port"."""
+_GERMAN_DEFINITE: Final = re.compile(r"\b(?:der|die|das|den|dem|des|dies\w{1,2}|jene[rsmn]?)\b", re.IGNORECASE)
+"""The same in a German question. In English, "die" is another word."""
 _REFERENCES: Final = ((_WE, 0.4), (_PAST, 0.3), (_DEFINITE, 0.2), (_I, 0.2))
 """How much each of them adds. The weights were chosen with `python -m benchmarks other-words` and `recall`, by leaving
 out each data set once (docs/benchmarks.md)."""
@@ -296,6 +298,8 @@ def measure_reference(text: str) -> float:
     no index contains, so the match of the other words does not show it.
     """
     about_them = _ANYONE.sub("", text)
+    if _is_german(text):
+        about_them = _GERMAN_DEFINITE.sub("the", about_them)
     reference = sum(weight for pattern, weight in _REFERENCES if pattern.search(about_them))
     return min(_MAX_REFERENCE, reference)
 
