@@ -482,7 +482,9 @@ class Earlier:
         for statement in later.statements:
             if statement.text == earlier.text:  # it is said again
                 return False
-            before = frozenset(chain.from_iterable(one.terms for one in short[-MAX_BEFORE:]))
+            before: frozenset[str] = frozenset()
+            if short:
+                before = before.union(*(one.terms for one in short[-MAX_BEFORE:]))
             is_later = self._is_superseded_by(statement, before=before) and self._is_new(statement)
             if is_later and not are_about_two_things(earlier, statement):  # at last, because it takes longest
                 return True
@@ -558,12 +560,16 @@ class Earlier:
 
         Most pairs have too little in common, so the cheapest test comes first.
         """
-        near = self.statement.topic & (later.terms | before)
+        near = self.statement.topic & later.terms
+        if before:
+            near |= self.statement.topic & before
+        if fsum([self.weights[term] for term in near]) < self.min_weight:
+            return frozenset()
         for parts in self.statement.identifiers:
             # "The matching team" is not about MATCH_TIMEOUT_MS.
             if 2 * len(near & parts) <= len(parts):
                 near -= parts
-        if fsum([self.weights[term] for term in near]) < self.min_weight:
+        if not near or fsum([self.weights[term] for term in near]) < self.min_weight:
             return frozenset()
         if self.measure(near) < MIN_BOTH_SHARE and not later.renews(self.statement):
             return frozenset()
