@@ -360,3 +360,51 @@ def test_what_the_next_words_take_back_is_no_fact(stated: str, next_message: str
     assert read_explicit(rows(stated))
     assert [draft.content for draft in read_explicit(rows(stated, next_message)) if draft.content == stated] == []
     assert [draft.content for draft in read_explicit(rows(f"{stated} {next_message}")) if draft.content == stated] == []
+
+
+@pytest.mark.parametrize(
+    "next_message",
+    [
+        "That's not right: the test output is empty. Can you look?",
+        "Wrong thread count in the config: set it to 8.",
+        "Typo. README.",
+        "Vergiss das Commit nicht!",
+        "Not sessions, but tell me: how do I configure it?",
+        "Thanks, never mind what Bob says.",
+        "Doch nicht so schwer, danke!",
+    ],
+)
+def test_what_is_said_next_about_something_else_takes_nothing_back(next_message: str) -> None:
+    """Most messages that begin like that are about the last reply."""
+    stated = "We decided to use Redis for sessions."
+    assert stated in [draft.content for draft in read_explicit(rows(stated, next_message))]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "always write tests first is what he said",
+        "Never commit secrets, my teacher used to say.",
+        "The linter prints:\nNever push to main without review.",
+        "以后大家都老了就好了。",
+        "Künftig könnte das ein Problem werden.",
+    ],
+)
+def test_what_only_sounds_like_a_rule_is_none(text: str) -> None:
+    """Somebody else says it, or it may happen."""
+    assert read_explicit(rows(text)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Dear Claude,\nplease remember that my name is spelled with a k.",
+        "Subject: deployment. We decided to use Redis for sessions.",
+        "We decided to use Redis in the game server.",
+        "Remember that the launch is in the play store.",
+        "Remember that in my book the chapters are numbered from zero.",
+    ],
+)
+def test_a_salutation_or_a_book_makes_no_story(text: str) -> None:
+    """The user speaks, and means it."""
+    assert len(read_explicit(rows(text))) == 1

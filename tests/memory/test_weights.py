@@ -31,6 +31,7 @@ def test_a_question_of_silent_signs_is_taken_at_its_word() -> None:
 def test_function_words_of_a_german_question_do_not_ask() -> None:
     """In English, some of them are words with content."""
     assert set(weigh_terms(("Wann endet die Wartung der Zentrifugen?",))) == set(terms("endet Wartung Zentrifugen"))
+    assert "war" in weigh_terms(("Did von der Leyen talk about the war?",))
     assert set(weigh_terms(("Did the actor die in the war?",))) == set(terms("actor die war"))
 
 

@@ -61,6 +61,10 @@ def test_what_is_said_after_a_part_is_found() -> None:
     [
         f"# Decided\n\n{FILLER}\n\nThe timeout is 90 seconds.",
         f"# Rejected\n\n{FILLER}\n\n# Accepted\n\nThe timeout is 90 seconds.",
+        f"Rejected:\n- MySQL\n- Oracle\n\n{FILLER}The timeout is 90 seconds.",
+        f"```\n# deprecated flag, keep\nrun()\n```\n{FILLER}The timeout is 90 seconds.",
+        f"# {'obsolete ' * 40}\n{FILLER}The timeout is 90 seconds.",
+        f"The following is not wrong. {FILLER}The timeout is 90 seconds.",
         f"The password was wrong. {FILLER}The timeout is 90 seconds.",
         f"The timeout is 90 seconds. {FILLER}The following claims are wrong. {FILLER}",
         f"The following claims are wrong. {FILLER * 3}The timeout is 90 seconds.",

@@ -196,6 +196,8 @@ def test_a_later_statement_about_the_same_subject_takes_its_place(earlier: str, 
         ("Our main queue is RabbitMQ.", "Jonas thinks we should use Kafka instead of RabbitMQ, but I disagree."),
         ("The upload limit is 25 MB.", 'A customer wrote: "the upload limit should be 100 MB instead of 25 MB".'),
         ("The retry limit is 5.", "It is not true that the retry limit was changed to 10."),
+        ("Support tickets go to Anna.", "Anna is out, she has the flu until Friday."),
+        ("The keys are with Tobias.", "Tobias handed in his vacation request to Ines."),
         ("Anna owns billing.", "Anna left a note on the ticket."),
         ("The limit for partners is 20.", "A customer asked for a limit of 50 for partners, but we kept it."),
         ("接口的限流是每分钟200次。", "有人建议把接口的限流改成每分钟350次。"),
@@ -230,7 +232,6 @@ ONLY_THE_ANSWER = [
 ENDED = [
     ("Where do feature flags live?", "Feature flags live in Unleash.", "Unleash is no longer used."),
     ("What does our CI run on?", "Our CI runs on Jenkins.", "Jenkins is gone, every pipeline lives in GitHub Actions."),
-    ("What do we use for the wall screen?", "We use Grafana for the wall screen.", "Grafana is out."),
 ]
 
 

@@ -282,6 +282,8 @@ _PAST: Final = re.compile(
 """A time before: "did", "last time" in other languages; not "do" and "is", nor the German question word "was"."""
 _DEFINITE: Final = re.compile(r"\b(?:the|that|this|those|these)\b|[那这這]|その|あの", re.IGNORECASE)
 """A thing that both know: "the port", 那个; not "a port"."""
+_NAME_PARTS: Final = re.compile(r"\bv[ao]n (?:de[rnm]\b)?")
+"""What names have in other languages too: "von der Leyen"."""
 _GERMAN_DEFINITE: Final = re.compile(r"\b(?:der|die|das|den|dem|des|dies\w{1,2}|jene[rsmn]?)\b", re.IGNORECASE)
 """The same in a German question. In English, "die" is another word."""
 _REFERENCES: Final = ((_WE, 0.4), (_PAST, 0.3), (_DEFINITE, 0.2), (_I, 0.2))
@@ -391,7 +393,7 @@ def _kind_terms() -> frozenset[str]:
 
 def _is_german(text: str) -> bool:
     german = load("questions")["german"]
-    words = set(text.casefold().split())
+    words = set(_NAME_PARTS.sub(" ", text.casefold()).split())
     return not words.isdisjoint(german["asking"].split()) or len(words.intersection(german["unmistakable"].split())) > 1
 
 

@@ -17,7 +17,8 @@ MAX_CAVEAT_CHARS: Final = 200
 MAX_DISTANCE_CHARS: Final = 800
 """How far a sentence about what follows, or about what stands above, may be from the excerpt."""
 _DENIED: Final = re.compile(
-    r"\b(?:wrong|false|invalid|incorrect|untrue|rejected|obsolete|outdated|deprecated|superseded|withdrawn|cancell?ed"
+    r"(?<!\bnot )\b(?:wrong|false|invalid|incorrect|untrue|rejected|obsolete|outdated|deprecated|superseded|withdrawn"
+    r"|cancell?ed"
     r"|no longer (?:valid|true|holds?|appl(?:y|ies)|used)|not (?:valid|true|approved)"
     r"|falsch|abgelehnt|veraltet|ungültig|verworfen|nicht mehr gültig)\b"
     r"|错的|错误的|不正确|作废|废弃|过时|被拒绝|否决|无效|不再有效|誤り|間違い|却下|廃止|無効|잘못된|폐기|무효",
@@ -28,6 +29,7 @@ _ABOVE: Final = re.compile(
     r"\b(?:above|(?:all|none) of (?:this|these|those|that)|everything here)\b|以上|上面|上述|上記|위의", re.IGNORECASE
 )
 _HEADING: Final = re.compile(r"^(?:(?P<marks>#{1,6})\s.*|[^\n]{1,120}[:：])[ \t]*$", re.MULTILINE)
+_FENCE: Final = "```"
 _LOWEST: Final = 7
 """The level of a line that ends with a colon. That of a heading is the number of its marks."""
 
@@ -68,9 +70,14 @@ def _find_heading(text: str, start: int) -> str:
     around: dict[int, str] = {}  # by level, the highest first
     for match in _HEADING.finditer(text, 0, start):
         level = len(match["marks"] or "") or _LOWEST
+        if text.count(_FENCE, 0, match.start()) % 2 == 1:  # a comment in code
+            continue
         around = {other: heading for other, heading in around.items() if other < level}
-        around[level] = match[0].strip()
-    return next(filter(_DENIED.search, around.values()), "")
+        # A line that ends with a colon is about the next paragraph.
+        if level < _LOWEST or "\n\n" not in text[match.end() : start].strip():
+            around[level] = match[0].strip()
+    short = [heading for heading in around.values() if len(heading) <= MAX_CAVEAT_CHARS]
+    return next(filter(_DENIED.search, short), "")
 
 
 def _find_sentence(text: str, start: int, stop: int, pattern: re.Pattern[str], *, is_last: bool) -> str:

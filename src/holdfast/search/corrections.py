@@ -95,7 +95,7 @@ _UNIT_CHARS: Final = 3
 # Most texts match neither of the two long patterns in `corrections.toml`, which take long to search. A text without a
 # match of the hint has none of the long pattern either. The hint for "strong" words is the list `hints` there.
 _NEGATION_HINT: Final = re.compile(
-    "n[io]|kein|for|dro|scra|left|quit|retired|gone|is out|instead|rather|statt|[不别]", re.IGNORECASE
+    "n[io]|kein|for|dro|scra|left|quit|retired|gone|instead|rather|statt|[不别]", re.IGNORECASE
 )
 """A beginning of each word of `negated`: "ni" of "nicht", "no" of "not", "for" of "forget"."""
 _VALUE_HINT: Final = re.compile(r"\d|day|tag|mittwoch", re.IGNORECASE)

@@ -39,7 +39,7 @@ def find_table(text: str) -> Table | None:
     """Return the table of which most of a text consists, with a rule below the names or with delimiters, or None."""
     lines = text.split("\n")
     for place in range(min(MAX_LINES_BEFORE + 1, len(lines) - 2)):
-        if "|" in lines[place] and _RULE.fullmatch(lines[place + 1]) and not _RULE.fullmatch(lines[place]):
+        if "|" in lines[place] and _is_rule(lines[place + 1]) and not _is_rule(lines[place]):
             return _measure(lines, "|", place=place, rows=place + 2)
     for place in range(min(MAX_LINES_BEFORE + 1, len(lines) - MIN_ROWS + 1)):
         for delimiter in _DELIMITERS:
@@ -59,14 +59,18 @@ def find_head(text: str, place: int) -> str:
     while start > 0:
         before = text.rfind("\n", 0, start - 1) + 1
         line = text[before : start - 1]
-        if "|" not in line and not _RULE.fullmatch(line):
-            return ""
         if below:
-            return "" if len(line) > MAX_HEAD_CHARS else f"{line}\n{below}"
-        if _RULE.fullmatch(line):
+            return "" if "|" not in line or len(line) > MAX_HEAD_CHARS else f"{line}\n{below}"
+        if _is_rule(line):
             below = line
+        elif "|" not in line:
+            return ""
         start = before
     return ""
+
+
+def _is_rule(line: str) -> bool:
+    return len(line) <= MAX_HEAD_CHARS and _RULE.fullmatch(line) is not None
 
 
 def _has_columns(lines: Sequence[str], delimiter: str) -> bool:

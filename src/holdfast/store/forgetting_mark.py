@@ -7,6 +7,7 @@ another thread or process, the block must not be recorded: nobody would find it 
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from typing import Final
 
 from holdfast.store.base import Record, Scope, Select, Store
@@ -16,17 +17,17 @@ _BYTES: Final = 8
 
 
 def read_mark(store: Store, scope: Scope) -> str:
-    """Return the mark of the last time that something of a tenant was forgotten; empty if nothing was."""
+    """Return the mark of the last time that something of an agent and project was forgotten; empty if nothing was."""
     records = store.read_records(Select(scope=_owner_of(scope)), kind=_KIND)
     return "".join(record.data["mark"] for record in records)
 
 
 def change_mark(store: Store, scope: Scope) -> None:
-    """Change the mark of a tenant."""
+    """Change the mark of an agent and project."""
     data = {"mark": secrets.token_hex(_BYTES)}
     store.add_records([Record(scope=_owner_of(scope), kind=_KIND, key="", data=data)])
 
 
 def _owner_of(scope: Scope) -> Scope:
-    """Return a scope of the tenant that no session has."""
-    return Scope(tenant=scope.tenant, agent="")
+    """Return the scope of an agent and project, which no session has."""
+    return replace(scope, session="")
