@@ -105,8 +105,10 @@ class Newest:
 
         A statement that replaces only something in the window or a fact comes first.
         """
-        quoter = Quoter(self.found, deadline, excerpt_chars=MIN_EXCERPT_CHARS, is_by_weights=True)
-        later = {quote.passage: quote for quote in quoter.pack(room=room, known=known)}
+        later: dict[int, Quote] = {}
+        if len(self.found.ranking.order):
+            quoter = Quoter(self.found, deadline, excerpt_chars=MIN_EXCERPT_CHARS, is_by_weights=True)
+            later = {quote.passage: quote for quote in quoter.pack(room=room, known=known)}
         replacing: set[int] = set()
         for quote in quotes:
             replacing.update(self.passages.get(quote.passage, ()))
@@ -314,7 +316,7 @@ def _choose_statements(seeds: Mapping[int, str], weights: Mapping[str, float]) -
         some = [statement for statement in Later.read(text).statements if not statement.is_request]
         shares: list[float] = []
         for statement in some:
-            shares.append(math.fsum(weights.get(term, 0.0) for term in statement.terms))
+            shares.append(math.fsum([weights[term] for term in statement.terms if term in weights]))
         enough = _MIN_STATEMENT * max(shares, default=0.0)
         ranked = sorted(zip(shares, some, strict=True), key=itemgetter(0), reverse=True)
         if ranked:

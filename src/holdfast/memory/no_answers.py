@@ -30,10 +30,14 @@ def is_no_answer(text: str) -> bool:
     if len(text) > MAX_CHARS or _DIGIT.search(text):
         return False
     stated = without_questions(text).translate(_APOSTROPHES)
-    said = [sentence for sentence in sentences(stated) if not _compile("offers").match(sentence)]
-    if not said:  # it is shorter than a sentence: 我不知道
-        said = [stated]
-    return all(map(_is_unknown, said))
+    is_said = False
+    for sentence in sentences(stated):
+        if _compile("offers").match(sentence):
+            continue
+        if not _is_unknown(sentence):
+            return False
+        is_said = True
+    return is_said or _is_unknown(stated)  # it may be shorter than a sentence: 我不知道
 
 
 def _is_unknown(sentence: str) -> bool:

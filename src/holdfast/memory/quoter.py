@@ -115,17 +115,17 @@ def _find_results(found: Found, quotes: Sequence[Quote]) -> list[int]:
     quoted = {quote.passage for quote in quotes}
     results: dict[int, None] = {}  # each once, in order
     for quote in quotes[:_MAX_CALLS]:
+        followers = _list_followers(candidates, quote.passage)
+        possible = [place for place in followers if place not in quoted and candidates.eligible[place]]
+        possible = [place for place in possible if candidates.sizes[place] <= _MAX_RESULT_CHARS]
+        if not possible:
+            continue
         if candidates.human[quote.passage] and not asks(quote.text):
             continue  # what follows a statement is about something else
-        followers = _list_followers(candidates, quote.passage)
         found.read(followers)
         returned = [place for place in followers if place in found.texts and found.texts[place].speaker == "tool"]
-        if len(returned) != 1:
-            continue
-        (place,) = returned
-        is_short = candidates.sizes[place] <= _MAX_RESULT_CHARS
-        if is_short and candidates.eligible[place] and place not in quoted:
-            results[place] = None
+        if len(returned) == 1 and returned[0] in possible:
+            results[returned[0]] = None
     return list(results)
 
 

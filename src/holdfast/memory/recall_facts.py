@@ -116,7 +116,7 @@ def _find_related(
 
     A query that a person or a model makes is a question even if it is worded as "crane capacity".
     """
-    if query.eagerness == SHY or not query.texts:
+    if not holding or query.eagerness == SHY or not query.texts:
         return []
     if query.is_automatic and not asks_something(query.texts[-1]):
         return []

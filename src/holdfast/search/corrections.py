@@ -486,7 +486,8 @@ class Earlier:
             if short:
                 before = before.union(*(one.terms for one in short[-MAX_BEFORE:]))
             is_later = self._is_superseded_by(statement, before=before) and self._is_new(statement)
-            if is_later and not are_about_two_things(earlier, statement):  # at last, because it takes longest
+            # At last, because these take longest.
+            if is_later and not statement.is_supposed and not are_about_two_things(earlier, statement):
                 return True
             if len(statement.text) <= MAX_BEFORE_CHARS:
                 short.append(statement)
@@ -530,7 +531,7 @@ class Earlier:
         """
         earlier = self.statement
         near = self._find_near(later, before=before)
-        if not near or later.is_supposed or are_opposed(earlier.opposites, later.opposites):
+        if not near or are_opposed(earlier.opposites, later.opposites):
             return False
         values = earlier.values - earlier.negated
         # "We deploy on Tuesdays" says again what "on Tuesdays instead of Thursdays" says.

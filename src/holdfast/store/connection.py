@@ -47,6 +47,7 @@ _HEADER_BYTES: Final = 100
 """The size of the header of a SQLite file."""
 _APPLICATION_AT: Final = 68
 """Where that header has the number of the program that the file belongs to."""
+_JSON: Final = json.JSONEncoder(ensure_ascii=False)
 _PAUSE: Final = 0.01
 _open_files: Final[dict[tuple[int, int], list[bool]]] = {}
 """The files that stores of this process have open, by device and inode: for each opening, whether it is encrypted."""
@@ -95,7 +96,7 @@ class SqliteDatabase(_Connection):
         """Return the condition that a column is one of some values, and the values of its `?`."""
         if wanted and isinstance(wanted[0], bytes):  # JSON has no bytes
             return f"{column} IN ({', '.join('?' * len(wanted))})", list(wanted)
-        return f"{column} IN (SELECT value FROM json_each(?))", [json.dumps(wanted, ensure_ascii=False)]
+        return f"{column} IN (SELECT value FROM json_each(?))", [_JSON.encode(wanted)]
 
     def find_vectors(self, space: Space, *, after: Mapping[str, int]) -> dict[str, sqlite3.Cursor]:
         """Select vectors of a space: blocks first, then rows."""
