@@ -135,6 +135,8 @@ def is_own(data: Json) -> bool:
 
 def has_hints(data: Json) -> bool:
     """Return whether a message has something that Anthropic introduced, though other providers accept it too."""
+    if isinstance(data.get("content"), str):  # as in most messages, and every turn asks this about all
+        return False
     return any("cache_control" in block or wire.kind_of(block) == "thinking" for block in wire.blocks_of(data))
 
 
