@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -56,6 +56,9 @@ MAX_CACHED_FACTS: Final = 2**14
 """Versions of facts that are kept decoded, since every recall reads all of its agent. They never change."""
 MAX_CACHED_CHARS: Final = 1 << 20
 """For how many characters of messages the decoded text is kept. The recalls of a conversation read many of the same."""
+_MAX_GAPS: Final = 16
+"""The numbers of the messages of a window have few gaps. With up to so many, comparing numbers with the bounds of each
+takes less time than looking up each number."""
 _ALL: Final = 2**62
 """A limit that no table reaches."""
 
@@ -249,10 +252,18 @@ def read_sessions(
 def has_passages(db: Tables, scope: Scope, *, across: Across, without_messages: Collection[int]) -> bool:
     """Return whether the reader may see a passage of any message but some."""
     readable, values = scope_condition(db, scope.required(across))
-    left_out, numbers = db.among("message", list(without_messages))
+    ordered = sorted(without_messages)
+    gaps = [(before, after) for before, after in pairwise(ordered) if after - before > 1]
+    numbers: list[object]
+    if ordered and len(gaps) <= _MAX_GAPS:
+        others = " OR ".join(["message < ? OR message > ?", *["message > ? AND message < ?"] * len(gaps)])
+        numbers = [ordered[0], ordered[-1], *chain.from_iterable(gaps)]
+    else:
+        left_out, numbers = db.among("message", ordered)
+        others = f"NOT {left_out}"
     query = (
         f"SELECT 1 FROM passages WHERE {db.own}scope IN (SELECT id FROM scopes WHERE {readable})"
-        f" AND alive = 1 AND NOT {left_out} LIMIT 1"
+        f" AND alive = 1 AND ({others}) LIMIT 1"
     )
     return db.execute(query, (*values, *numbers)).fetchone() is not None
 

@@ -362,6 +362,14 @@ def passages_of_other_messages_are_known(open_store: Opener, folder: Path) -> No
         assert store.has_passages(HERE, across=True, without_messages={first, second})
         store.remove_messages(Select(scope=other))
         assert not store.has_passages(HERE, across=True, without_messages={first, second})
+        # Many messages that are left out, in numbers with one gap and with many.
+        every = [first, second, *store.add_messages([make_message(f"message {place}") for place in range(50)])]
+        assert not store.has_passages(HERE, without_messages=every)
+        for place in (0, 25, 51):
+            assert store.has_passages(HERE, without_messages={*every} - {every[place]})
+        assert store.has_passages(HERE, without_messages=every[::2])
+        store.remove_messages(Select(scope=HERE, ids=tuple(every[1::2])))
+        assert not store.has_passages(HERE, without_messages=every[::2])
 
 
 def scopes_are_isolated(open_store: Opener, folder: Path) -> None:
