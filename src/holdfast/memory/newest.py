@@ -369,12 +369,11 @@ def _search_again(found: Found, statements: Iterable[Statement], *, is_open: Boo
     candidates = found.candidates
     terms = _find_answer_terms(statements, asked=found.weights)
     again = found.store.search(SearchQuery(scope=query.scope, across=query.across, terms=terms))
-    places: list[int] = []
-    for best in top(again.keyword * again.human, _MAX_LATER).tolist():
-        for place in np.flatnonzero(candidates.passages == again.passages[best]).tolist():
-            if is_open[place] and candidates.times[place] >= since:
-                places.append(place)
-    return _Again(rarity=again.rarity, places=places)
+    numbers = again.passages[top(again.keyword * again.human, _MAX_LATER)]
+    numbers = numbers[np.isin(numbers, candidates.passages)]
+    places = candidates.passages.searchsorted(numbers)  # their numbers ascend
+    places = places[is_open[places] & (candidates.times[places] >= since)]
+    return _Again(rarity=again.rarity, places=places.tolist())
 
 
 def _find_answer_terms(statements: Iterable[Statement], *, asked: Collection[str]) -> dict[str, float]:
