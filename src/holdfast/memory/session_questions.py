@@ -253,7 +253,11 @@ def _has(name: str, question: str) -> bool:
 
 def _find_subject(question: str) -> str:
     """Return the subject of the session that a question asks for; empty if it names none."""
-    for pattern in load("questions")["sessions"]["about"]:
+    table = load("questions")["sessions"]
+    patterns = table["about"]
+    if not question.isascii():
+        patterns = [*patterns, *table["about_cjk"]]
+    for pattern in patterns:
         match = _compile(pattern).search(question)
         if match is not None:
             return remove_periods(match["subject"]).strip()
