@@ -26,6 +26,7 @@ from holdfast.settings import Compaction, Embedding, Settings
 from holdfast.store.base import Scope
 from holdfast.store.connection import MIGRATIONS
 from holdfast.store.opening import STORE_NAME
+from holdfast.text import plural
 from support.forked import run_holdfast
 from support.full_disk import largest_file
 from support.paths import TESTS
@@ -200,6 +201,20 @@ class TestABitThatFlipped:
         assert f"{table[:-1]} 1 cannot be read (" in shown
         owner = "session s" if table == "facts" else r"\w+ of session s"
         assert re.search(rf"{table[:-1]} \d+ cannot be read \({owner}\)", shown)
+
+    def test_lost_records_are_counted(self, home: Path, call: Callable[..., Result]) -> None:
+        """By the doctor before a repair, and by the repair."""
+        ((page,),) = sql(home, "SELECT rootpage FROM sqlite_master WHERE name = 'jobs'")
+        ((count,),) = sql(home, "SELECT count(*) FROM jobs")
+        data = bytearray((home / STORE_NAME).read_bytes())
+        data[(page - 1) * 4096 : page * 4096] = b"\xff" * 4096
+        (home / STORE_NAME).write_bytes(data)
+        lost = f"{plural(count, 'job')} ("
+        found = call("doctor")
+        assert found.exit_code == 1
+        assert f"lost whether the store is repaired or not: {lost}" in found.output
+        assert f"Lost: {lost}" in call("doctor", "--repair").output
+        assert "lost whether" not in call("doctor").output
 
     def test_an_older_version_of_a_fact_does_not_come_back(self, home: Path) -> None:
         """If the newest version of a fact is damaged, the version before it is not used instead."""

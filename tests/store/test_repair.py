@@ -17,14 +17,16 @@ from benchmarks.archive_rows import make_rows
 from holdfast.errors import StorageError
 from holdfast.memory import archive
 from holdfast.messages import Message
+from holdfast.settings import Secret
 from holdfast.store.base import Job, PassageText, Record, Scope, Select
-from holdfast.store.connection import connect, is_store_file, migrate
+from holdfast.store.connection import connect, is_store_file, migrate, open_file
 from holdfast.store.cutting import plain_cut
-from holdfast.store.repair import recover_rows, repair
+from holdfast.store.repair import list_lost, recover_rows, repair
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import check
 from holdfast.testing.rows import HERE, fact, find_messages, make_message, make_query, texts, vectors, word
 from support.killed_repair import MOMENTS, kill_repair
+from support.stores import KEY, require_sqlcipher
 
 PAGE = 4096
 ELSEWHERE = Scope(tenant="other", session="s9")
@@ -48,9 +50,9 @@ def make_store(count: int) -> tuple[bytes, list[int]]:
         return path.read_bytes(), numbers
 
 
-def write_rows(path: Path, count: int) -> list[int]:
+def write_rows(path: Path, count: int, *, key: Secret | None = None) -> list[int]:
     """Store rows of every kind."""
-    with SqliteStore(path) as store:
+    with SqliteStore(path, key=key) as store:
         numbers = store.add_messages([make_message(f"{word('item', n)} {'padding ' * (n % 60)}") for n in range(count)])
         store.add_messages([make_message("theirs", scope=ELSEWHERE)])
         store.add_facts([fact(f"f{n}", f"fact {n}") for n in range(20)])
@@ -59,6 +61,13 @@ def write_rows(path: Path, count: int) -> list[int]:
         store.add_vectors([vectors(n, [n]) for n in range(10)])
         store.remove_messages(Select(scope=HERE, ids=(numbers[3],)))
     return numbers
+
+
+def find_pages(path: Path, *tables: str, key: Secret | None = None) -> list[int]:
+    """Return the first page of each table, counted from 0. A small table has no other."""
+    with closing(open_file(path, key=key)) as connection:
+        pages = dict(connection.execute("SELECT name, rootpage FROM sqlite_master"))
+    return [pages[table] - 1 for table in tables]
 
 
 def spoil(path: Path, *pages: int) -> None:
@@ -161,6 +170,23 @@ class TestCheck:
         change(path, "DELETE FROM facts WHERE version IN (3, 4)")
         report = repair(path, stamp="t")
         assert "the facts with these numbers, unless they were forgotten before: 3-4" in report.lost
+
+    @pytest.mark.parametrize("is_encrypted", [False, True])
+    def test_lost_records_and_jobs_are_counted(self, tmp_path: Path, *, is_encrypted: bool) -> None:
+        """By kind, as far as the indexes list them: titles and edits have no numbers without gaps."""
+        path = tmp_path / "store.db"
+        key = None
+        if is_encrypted:
+            require_sqlcipher()
+            key = KEY
+        write_rows(path, 10, key=key)
+        spoil(path, *find_pages(path, "records", "jobs", key=key))
+        before = path.read_bytes()
+        lost = ("20 records (20 edit)", "5 jobs (5 embed)")
+        assert list_lost(path, key=key)[-2:] == lost
+        assert path.read_bytes() == before
+        assert repair(path, key=key, stamp="t").lost[-2:] == lost
+        assert set(lost).isdisjoint(list_lost(path, key=key))
 
     def test_a_missing_file_is_not_made(self, tmp_path: Path) -> None:
         """A wrong path is a typed error, and no file comes of it."""

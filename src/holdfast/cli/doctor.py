@@ -35,7 +35,7 @@ from holdfast.store.connection import is_writable
 from holdfast.store.folder import FolderStore
 from holdfast.store.keys import describe_source, find_key
 from holdfast.store.opening import database_file, default_path, open_server, server_address, store_file
-from holdfast.store.repair import Cut, repair
+from holdfast.store.repair import Cut, list_lost, repair
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import Health, check
 from holdfast.text import plural, printable
@@ -285,6 +285,11 @@ class _Checks:
     def database(self, file: Path, *, key: Secret | None) -> Iterator[Finding]:
         health = check(file, key=key, is_thorough=self.is_thorough)
         yield from _list_health(health, repair="run `holdfast doctor --repair`")
+        if health.damage and self.is_thorough:
+            named = "\n".join(health.damage)
+            lost = [what for what in list_lost(file, key=key) if what not in named]
+            if lost:
+                yield Finding("wrong", f"lost whether the store is repaired or not: {'; '.join(lost)}")
         if health.sound:
             with SqliteStore(file, key=key) as store:
                 yield from self.learning(store)

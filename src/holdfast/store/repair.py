@@ -26,6 +26,7 @@ import shutil
 import sqlite3
 import struct
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -57,6 +58,7 @@ from holdfast.store.connection import (
 from holdfast.store.cutting import plain_cut
 from holdfast.store.forgetting import REPAIR_COPY, REPAIR_FOLDER, delete_copies, unfinished_copies
 from holdfast.store.sqlite import SqliteStore
+from holdfast.text import plural
 
 Cut: TypeAlias = Callable[[Message], Sequence[PassageText]]
 """Divides a message into the passages that can be found."""
@@ -72,6 +74,11 @@ _SHAPES: Final[dict[tuple[type, ...], str]] = {
 }
 """Tables by the types of their values, without the number in front."""
 _SCOPED_TABLES: Final = ("messages", "facts", "records", "jobs")
+_LISTED: Final = (
+    "SELECT 'records', id, kind FROM records INDEXED BY records_in_order",
+    "SELECT 'jobs', id, kind FROM jobs INDEXED BY jobs_of_kind",
+)
+"""Lists of rows by index. The numbers do not show which are missing: a row that is done with is deleted."""
 _DIGEST_BYTES: Final = 16
 _RECOVERED: Final = "recovered"
 """The tenant of rows whose scope is lost."""
@@ -92,8 +99,8 @@ _PAGE_KINDS: Final = {b"\x0d": _TABLE, b"\x0a": _INDEX, b"\x02": _INDEX}
 class Repaired:
     """The result of a repair, and the copy of the damaged file.
 
-    `kept` counts the rows of each table; `lost` lists what could not be read, and which numbers of messages are
-    missing; `unscoped` are rows whose scope was lost: they are in the tenant `recovered`.
+    `kept` counts the rows of each table; `lost` lists what could not be read or is missing; `unscoped` are rows whose
+    scope was lost: they are in the tenant `recovered`.
     """
 
     path: Path
@@ -123,6 +130,7 @@ class _RecoveredRows:
         last_numbers: The last number that each table has given.
         lost: Descriptions of what cannot be read.
         explained: The numbers of rows of each table that are unreadable or forgotten.
+        listed: The kinds of the records and jobs that their indexes list, by table and number.
     """
 
     def __init__(self) -> None:
@@ -131,6 +139,7 @@ class _RecoveredRows:
         self.last_numbers: dict[str, int] = {}
         self.lost: list[str] = []
         self.explained: dict[str, set[int]] = {name: set() for name in SAVED_TABLES}
+        self.listed: dict[str, dict[int, str]] = {"records": {}, "jobs": {}}
 
     def read(self, rows: Iterable[tuple[int | None, list[Value]]]) -> None:
         """Add rows, whatever table they are in."""
@@ -144,6 +153,8 @@ class _RecoveredRows:
                     self._add(number, rest)
                 case [str(name), int(last)] if name in SAVED_TABLES:
                     self.last_numbers[name] = last
+                case [str(name), int(listed), str(kind)] if number is None and name in self.listed:
+                    self.listed[name][listed] = kind
 
     def _add_forgotten(self, scope: int, digest: bytes, more: Sequence[Value]) -> None:
         words = more[0] if len(more) > 0 and isinstance(more[0], bytes) else None
@@ -175,11 +186,21 @@ class _RecoveredRows:
         """Return whether no row was found. Scopes do not count: any four texts look like one."""
         return not any(self.tables[name] for name in _SCOPED_TABLES)
 
-    def describe_missing(self) -> list[str]:
-        """Return which numbers have no message and no fact, as ranges in one sentence for each.
+    def list_lost(self) -> tuple[str, ...]:
+        """Return what cannot be read, which messages and facts are missing, and how many records and jobs."""
+        return (*self.lost, *self._describe_gaps(), *self._count_missing())
 
-        Numbers of records and jobs say nothing: rows of both are also deleted when they are done with.
-        """
+    def _count_missing(self) -> Iterator[str]:
+        """Count the records and jobs of each kind that an index lists and that were not found."""
+        for name, kinds in self.listed.items():
+            known = self.explained[name].union(self.tables[name])
+            missing = Counter(kind for number, kind in kinds.items() if number not in known)
+            if missing:
+                each = ", ".join(f"{count} {kind}" for kind, count in missing.most_common())
+                yield f"{plural(missing.total(), name.removesuffix('s'))} ({each})"
+
+    def _describe_gaps(self) -> list[str]:
+        """Return which numbers have no message and no fact, as ranges in one sentence for each."""
         missing: list[str] = []
         for name in ("messages", "facts"):
             known = self.explained[name].union(self.tables[name])
@@ -271,12 +292,7 @@ def repair(
     try:
         if _is_foreign(path):  # some of its rows may look like ours
             raise StorageError(f"{FOREIGN}, which is left as it is. Choose another file.", path=path)
-        with translate_errors(path):
-            rows = _RecoveredRows()
-            if key is None:
-                rows.read(recover_rows(path))
-            else:
-                rows.read(recover_encrypted_rows(path, key=key))
+        rows = _recover(path, key=key)
         if rows.is_empty() and _has_content(path) and not is_store_file(path):
             raise StorageError(
                 "nothing in this file is from a Holdfast store, so it is left as it is. Choose another file, or move it"
@@ -293,9 +309,28 @@ def repair(
         path=path,
         damaged=damaged,
         kept={name: len(rows.tables[name]) for name in _SCOPED_TABLES},
-        lost=(*rows.lost, *rows.describe_missing()),
+        lost=rows.list_lost(),
         unscoped=rows.count_unscoped(),
     )
+
+
+def list_lost(path: Path, *, key: Secret | None = None) -> tuple[str, ...]:
+    """Return what a repair of a damaged file could not save; nothing if there is no room for a copy to read."""
+    try:
+        return _recover(path.resolve(), key=key).list_lost()
+    except OSError:
+        return ()
+
+
+def _recover(path: Path, *, key: Secret | None) -> _RecoveredRows:
+    """Read every intact row of a file."""
+    rows = _RecoveredRows()
+    with translate_errors(path):
+        if key is None:
+            rows.read(recover_rows(path))
+        else:
+            rows.read(recover_encrypted_rows(path, key=key))
+    return rows
 
 
 def _is_foreign(path: Path) -> bool:
@@ -357,16 +392,29 @@ def _replace(path: Path, part: Path, damaged: Path) -> None:
 def recover_rows(path: Path) -> Iterator[tuple[int | None, list[Value]]]:
     """Yield the number (None in a table without) and the values of every row, up to the last that is not NULL.
 
-    Rows on freed pages are left out, and so are those on broken leaf pages of the database and its log.
+    Rows on freed pages are left out, and so are those on broken leaf pages of the database and its log. What an index
+    lists of records and jobs comes first, as far as it can be read: the table, number and kind of each.
     """
     with TemporaryDirectory(dir=path.parent, prefix=REPAIR_FOLDER) as folder:
         copy = Path(folder) / REPAIR_COPY
         page_size = _copy_pages(path, copy)
+        for query in _LISTED:
+            for row in _read_until_error(copy, query):
+                yield None, row
         free = _free_pages(copy, page_size)
         _replace_first_page(copy, page_size)
         pages = [page for page in _find_leaves(copy, page_size) if page[0] not in free]
         for start in range(0, len(pages), _PAGES_AT_ONCE):
             yield from _read_leaves(copy, pages[start : start + _PAGES_AT_ONCE])
+
+
+def _read_until_error(copy: Path, query: str) -> list[list[Value]]:
+    """Read rows up to the first broken page."""
+    rows: list[list[Value]] = []
+    with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(copy)) as connection:
+        for row in connection.execute(query):
+            rows.append(list(row))
+    return rows
 
 
 def _find_leaves(copy: Path, page_size: int) -> Iterator[tuple[int, str]]:
@@ -500,6 +548,9 @@ def recover_encrypted_rows(path: Path, *, key: Secret) -> Iterator[tuple[int | N
         for number, *values in file.read(name):
             assert isinstance(number, int)
             yield number, [None, *values]
+    for query in _LISTED:
+        for row in file.read_until_error(query):
+            yield None, row
     for row in file.read_until_error("SELECT name, seq FROM sqlite_sequence"):
         yield 0, row
     for row in file.read_until_error("SELECT * FROM forgotten"):
