@@ -1142,7 +1142,10 @@ class Session:
         return self._memory.facts(scope=self.scope, across=across)
 
     def conflicts(self, *, across: bool = True) -> list[Conflict]:
-        """List the current facts that contradict each other; `across` includes those of the agent's other sessions."""
+        """List the current facts that contradict each other, or may.
+
+        `across` includes those of the agent's other sessions.
+        """
         return self._memory.conflicts(scope=self.scope, across=across)
 
     def keep_fact(self, fact_id: str, *, across: bool = True) -> list[FactRow]:

@@ -579,9 +579,8 @@ class TestMemory:
         """Whatever is asked of it."""
         with Engine.open(tmp_path / "memory", background=False):
             pass
-        for command in (("recall", "Which berth?"), ("search", "berth")):
+        for command in (("recall", "Which berth?"), ("search", "berth"), ("facts",), ("overview",)):
             assert "the memory is empty. `holdfast import" in run(*command, home=tmp_path).stderr
-        assert "holdfast learn" in run("facts", home=tmp_path).stderr
 
     def test_a_session_in_memory_is_shown_by_its_name(self, tmp_path: Path) -> None:
         """With `--home`, as elsewhere."""

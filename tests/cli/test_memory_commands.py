@@ -313,7 +313,7 @@ class TestAsking:
         assert shown.startswith("#")
         assert "keyword" in shown
         none = {"HOLDFAST_EMBEDDING__PROVIDER": "none"}
-        assert call("search", "zzzzqqqq", **none).stderr.endswith("Nothing found.\n")
+        assert call("search", "zzzzqqqq", **none).stderr.endswith("Nothing found: no passage matches.\n")
         assert "<recalled-context" in call("recall", "--block", "signature tolerance of the carrier").stdout
         assert "Nothing recalled: no stored fact or passage matches the question" in call("recall", "zzzzqqqq").stderr
 
@@ -363,7 +363,7 @@ class TestAsking:
     def test_facts_that_contradict_each_other_are_listed(self, data: Run, call: Callable[..., Result]) -> None:
         """In groups, oldest first, as text and as JSON."""
         data("remember", "Lunch is at noon")
-        assert call("facts", "--conflicts").stderr == "No facts contradict each other.\n"
+        assert call("facts", "--conflicts").stderr == "No conflicts: the facts do not contradict each other.\n"
         first = data("remember", "The API is written in Go")
         second = data("remember", "The API is written in Rust")
         head, *lines = call("facts", "--conflicts").stdout.splitlines()
@@ -371,7 +371,7 @@ class TestAsking:
         assert [line.split()[0] for line in lines] == [first["id"][:8], second["id"][:8]]
         (conflict,) = data("facts", "--conflicts")
         assert [fact["content"] for fact in conflict["facts"]] == [first["content"], second["content"]]
-        assert (conflict["subject"], conflict["slot"]) == ("", "")
+        assert (conflict["subject"], conflict["slot"], conflict["is_possible"]) == ("", "", False)
         assert call("facts", "go", "--conflicts").exit_code == 2
 
     def test_one_of_two_facts_that_contradict_each_other_is_kept(self, data: Run, call: Callable[..., Result]) -> None:
@@ -558,7 +558,7 @@ class TestOverview:
     def test_without_facts_and_sessions_a_note_says_so(self, call: Callable[..., Result]) -> None:
         """And if the setting turns it off."""
         call("remember", "Always answer in British English.", "--project", "shop")
-        assert "no facts and no sessions" in call("overview", "--project", "blog").stderr
+        assert "no session matches --project" in call("overview", "--project", "blog").stderr
         assert "is 0" in call("overview", HOLDFAST_RECALL__OVERVIEW_TOKENS="0").stderr
 
     def test_a_cap_that_is_too_small_is_said(self, call: Callable[..., Result], data: Run) -> None:

@@ -18,6 +18,7 @@ from holdfast.settings import Embedding, Settings
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "webhook.jsonl"
 Call = Callable[..., Result]
 NONE = Settings(embedding=Embedding(provider="none"))
+ASKED = (("search", "staging port"), ("recall", "staging port"), ("facts",), ("facts", "--conflicts"), ("overview",))
 
 
 @pytest.fixture
@@ -53,29 +54,41 @@ def test_sessions_name_their_tenant(call: Call) -> None:
 
 def test_a_tenant_without_rows_is_named(call: Call) -> None:
     """With those that have some: adapters may have chosen one."""
-    for command in ("search", "recall"):
-        done = call(command, "staging port", "--tenant", "没有")
+    for command in ASKED:
+        done = call(*command, "--tenant", "没有")
         assert "the tenant 没有 has nothing in this memory; --tenant names another: acme, local" in done.stderr
 
 
 def test_a_session_that_is_not_there_is_an_error(call: Call) -> None:
     """A name with a typing error finds nothing, and the question is not why; so does an agent's, in text and JSON."""
-    for command in ("search", "recall"):
+    for command in ASKED:
+        done = call(*command, "--agent", "nobody")
+        assert "no session matches --project and --agent; `holdfast sessions` lists" in done.stderr
+        if command == ("overview",):  # it is of a project
+            continue
         for options in ((), ("--json",)):
-            done = call(command, "staging port", "--session", "onw", *options)
+            done = call(*command, "--session", "onw", *options)
             assert isinstance(done.exception, InputError)
             assert "no session of tenant local is called onw: `holdfast sessions` lists" in str(done.exception)
-        done = call(command, "staging port", "--agent", "nobody")
-        assert "no session matches --project and --agent; `holdfast sessions` lists" in done.stderr
-    reason = read(call, "recall", "staging port", "--agent", "nobody")["reason"]
-    assert reason.startswith("no session matches --project and --agent")
+    for command in (("recall", "staging port"), ("overview",)):
+        reason = read(call, *command, "--agent", "nobody")["reason"]
+        assert reason.startswith("no session matches --project and --agent")
 
 
 def test_a_question_without_an_answer_names_the_other_tenants(call: Call) -> None:
     """The answer may be there: programs choose a tenant, commands read `local`."""
-    done = call("recall", "Which invoice prefix has Norway?")
-    assert "Nothing recalled: " in done.stderr
-    assert "Only tenant local was searched; --tenant names another: acme." in done.stderr
+    for command in (("recall", "Norway?"), ("search", "Norway"), ("facts",), ("facts", "Norway")):
+        done = call(*command)
+        assert done.exit_code == 0
+        assert "Only tenant local was read; --tenant names another: acme." in done.stderr
+
+
+def test_many_tenants_are_counted(call: Call) -> None:
+    """A server may have thousands."""
+    for number in range(10):
+        assert call("remember", "The API is slow", "--tenant", f"team{number}").exit_code == 0
+    assert "--tenant names another: acme, team0, " in (done := call("search", "Norway")).stderr
+    assert done.stderr.endswith("team6 and 3 more.\n")
 
 
 def test_a_tenant_is_read(call: Call, tmp_path: Path) -> None:

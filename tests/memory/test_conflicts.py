@@ -110,6 +110,25 @@ def test_what_is_not_clear_stays_and_is_marked(memory: Memory, clock: Clock, fir
 @pytest.mark.parametrize(
     ("first", "second"),
     [
+        ("We deploy with Ansible", "Actually, we deploy with Terraform now, not with Ansible"),
+        ("Deploys go out on Friday", "Change of plan: deploys move to Monday"),
+    ],
+)
+def test_what_is_probably_replaced_is_listed(memory: Memory, clock: Clock, first: str, second: str) -> None:
+    """As a possible contradiction, which the user decides; a block has both, and marks the older one."""
+    old, _ = store(memory, clock, first, second)
+    assert holding(memory) == [first, second]
+    assert "may be outdated" in memory.recall([first], scope=SCOPE).block
+    (conflict,) = memory.conflicts(scope=SCOPE)
+    assert [fact.content for fact in conflict.facts] == [first, second]
+    assert conflict.is_possible
+    assert memory.keep_fact(old.id, scope=SCOPE)
+    assert memory.conflicts(scope=SCOPE) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
         ("The staging API port is 8080", "The production API port is 9090"),
         ("The billing API port is 8080", "The search API port is 9090"),
         ("The upload limit is 30 MB", "The download limit is 45 MB"),

@@ -60,6 +60,8 @@ _MAX_PRINTED: Final = 8
 _FORGET_COLUMNS: Final = 100
 """How much of each row `forget` shows before it asks."""
 _DEFAULT_AGENT: Final = "main"
+_MAX_TENANTS: Final = 8
+"""How many other tenants are named if nothing was found."""
 _MAX_TITLES: Final = 200
 """Files that are read for a title, the newest: 5 to 10 ms each with `holdfast sessions --discover`."""
 _MAX_HEAD_RECORDS: Final = 200
@@ -68,6 +70,7 @@ _FACT_INDENT: Final = 28
 """The columns of the id and the time of a fact: further lines of its text begin there."""
 _MIN_PLACE_COLUMNS: Final = 6
 """With less room than this, the folder of a session is left out."""
+_NO_FACTS: Final = '`holdfast learn` extracts them from archived messages, and `holdfast remember "…"` adds one'
 EMPTY: Final = "the memory is empty. `holdfast import FILE` or `holdfast import --discover` fills it."
 _MAX_EMBEDDED: Final = 200
 """Passages that a search embeds before it begins: a fifth of a second on a slow processor."""
@@ -89,7 +92,7 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
         hits = memory.search(query, scope=scope, across=across, limit=limit)
         rows = memory.get([hit.message for hit in hits], scope=scope, across=across)
         titles = {one: make_title(memory.store, one) for one in {row.scope for row in rows}}
-        why = "" if hits else _explain_nothing(memory, scope, across)
+        why = "" if hits else _explain_nothing(memory, scope, across, reason="no passage matches")
         _print_missing(memory)
     owner = {row.id: owner_of(row.scope) | {"title": titles[row.scope]} for row in rows}
     hidden = {row.id for row in rows if row.excluded}
@@ -97,7 +100,7 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
         emit_json([asdict(hit) | owner[hit.message] | {"excluded": hit.message in hidden} for hit in hits])
         return
     if not hits:
-        echo(f"Nothing found: {why}" if why else "Nothing found.", err=True)
+        echo(f"Nothing found: {why}", err=True)
         return
     query_terms = set(terms(query))
     best = max(hit.score for hit in hits)
@@ -111,33 +114,28 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
         echo()
 
 
-def _explain_nothing_recalled(memory: Memory, scope: Scope, across: Across, *, reason: str) -> str:
-    """Return why nothing was recalled, and which tenants were not searched: programs may have chosen one of them."""
-    why = _explain_nothing(memory, scope, across)
-    if why:
-        return why
-    others = sorted({one.tenant for one in memory.store.scopes()} - {scope.tenant})
-    if others:
-        return f"{reason}. Only tenant {scope.tenant} was searched; --tenant names another: {', '.join(others)}."
-    return f"{reason}."
+def _explain_nothing(memory: Memory, scope: Scope, across: Across, *, reason: str) -> str:
+    """Return why a command found nothing: nothing is there, whatever is asked for, or else the given reason.
 
-
-def _explain_nothing(memory: Memory, scope: Scope, across: Across) -> str:
-    """Return why nothing can be found, whatever the question is; empty if there is no such reason.
-
-    A session that was named and does not exist is an error.
+    Other tenants are named, since programs may have chosen one. A session that was named and does not exist is an
+    error.
     """
     known = memory.store.scopes()
     if not known:
         return EMPTY
-    tenants = sorted({one.tenant for one in known})
-    if scope.tenant not in tenants:
-        return f"the tenant {scope.tenant} has nothing in this memory; --tenant names another: {', '.join(tenants)}"
-    if scope.required(across) in [one.required(across) for one in known]:
-        return ""
-    if scope.session:
-        raise no_session(scope)
-    return "no session matches --project and --agent; `holdfast sessions` lists those that there are"
+    others = sorted({one.tenant for one in known} - {scope.tenant})
+    named = ", ".join(others[:_MAX_TENANTS])
+    if len(others) > _MAX_TENANTS:
+        named += f" and {len(others) - _MAX_TENANTS} more"
+    if scope.tenant not in {one.tenant for one in known}:
+        return f"the tenant {scope.tenant} has nothing in this memory; --tenant names another: {named}"
+    if scope.required(across) not in [one.required(across) for one in known]:
+        if scope.session:
+            raise no_session(scope)
+        return "no session matches --project and --agent; `holdfast sessions` lists those that there are"
+    if others:
+        return f"{reason}. Only tenant {scope.tenant} was read; --tenant names another: {named}."
+    return f"{reason}."
 
 
 def _heading(hit: Hit, owner: Mapping[str, str], note: str, *, best: float) -> str:
@@ -213,7 +211,7 @@ def recall(
         titles = {one: make_title(memory.store, one) for one in {row.scope for row in rows}}
         why = ""
         if not result.block:
-            why = _explain_nothing_recalled(memory, scope, across, reason=result.reason)
+            why = _explain_nothing(memory, scope, across, reason=result.reason)
     if as_json:
         owner = {row.id: owner_of(row.scope) | {"title": titles[row.scope]} for row in rows}
         hits = [asdict(hit) | owner[hit.message] for hit in result.hits]
@@ -237,6 +235,15 @@ def overview(*, cap: int | None, home: Path | None, as_json: bool, **whose: Any)
     scope, across = scope_of(**whose, session=None)
     with read_memory(home) as memory:
         result = memory.make_overview(scope=scope, across=across, cap=cap)
+        default_cap = memory.settings.recall.overview_tokens
+        why = ""
+        if cap is None and not default_cap:
+            why = "recall.overview_tokens is 0."
+        elif result.needed and not result.text:
+            given = f"{default_cap} tokens (recall.overview_tokens)" if cap is None else f"{cap} tokens"
+            why = f"{given} are too few; at least {result.needed} are needed."
+        elif not result.text:
+            why = _explain_nothing(memory, scope, across, reason="there are no facts and no sessions yet")
     if as_json:
         sessions = [
             {
@@ -255,21 +262,13 @@ def overview(*, cap: int | None, home: Path | None, as_json: bool, **whose: Any)
                 "facts": list(result.facts),
                 "sessions": sessions,
                 "needed": result.needed,
+                "reason": why.removesuffix("."),
             }
         )
     elif result.text:
         echo(result.text)
-    elif cap is None and not memory.settings.recall.overview_tokens:
-        echo("No overview: recall.overview_tokens is 0.", err=True)
-    elif result.needed:
-        given = (
-            f"{cap} tokens"
-            if cap is not None
-            else f"{memory.settings.recall.overview_tokens} tokens (recall.overview_tokens)"
-        )
-        echo(f"No overview: {given} are too few; at least {result.needed} are needed.", err=True)
     else:
-        echo("No overview: there are no facts and no sessions yet.", err=True)
+        echo(f"No overview: {why}", err=True)
 
 
 def put_newest_first(hits: Sequence[Hit]) -> list[Hit]:
@@ -368,7 +367,7 @@ def _print_rows(rows: Sequence[MessageRow], *, as_json: bool) -> None:
 @click.command()
 @click.argument("query", required=False)
 @click.option("--history", is_flag=True, help="Also list what was replaced, until when and by which fact.")
-@click.option("--conflicts", is_flag=True, help="List only facts that contradict each other.")
+@click.option("--conflicts", is_flag=True, help="List only facts that contradict each other, or may.")
 @opens_memory
 @as_json
 def facts(*, query: str | None, history: bool, conflicts: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
@@ -376,20 +375,26 @@ def facts(*, query: str | None, history: bool, conflicts: bool, home: Path | Non
     from holdfast.memory.facts import find, list_versions  # noqa: PLC0415 - the command itself is called facts
 
     scope, across = scope_of(**whose)
+    why = ""
     if conflicts:
         if query or history:
             raise click.UsageError("--conflicts lists all contradictions: leave QUERY and --history out")
         with read_memory(home) as memory:
             found = memory.conflicts(scope=scope, across=across)
-        _print_conflicts(found, as_json=as_json)
+            if not found:
+                why = _explain_nothing(memory, scope, across, reason="the facts do not contradict each other")
+        _print_conflicts(found, why=why, as_json=as_json)
         return
     with read_memory(home) as memory:
         until = list_versions(memory.store.read_facts(Select(scope=scope, across=across)))
         exclusions = memory.exclusions(scope=scope, across=across)
+        rows = [row for row in until if history or until[row] is None]
+        if query:
+            rows = [hit.fact for hit in find(rows, query, min_share=0)]  # a person looks for any of the words
+        if not rows:
+            reason = f"none matches {query}" if query else _NO_FACTS
+            why = _explain_nothing(memory, scope, across, reason=reason)
     hidden = {row.id for row in until if until[row] is None and exclusions.hides(row)}
-    rows = [row for row in until if history or until[row] is None]
-    if query:
-        rows = [hit.fact for hit in find(rows, query, min_share=0)]  # a person looks for any of the words
     if as_json:
         emit_json(
             [asdict(row) | owner_of(row.scope) | {"excluded": row.id in hidden, "until": until[row]} for row in rows]
@@ -414,15 +419,10 @@ def facts(*, query: str | None, history: bool, conflicts: bool, home: Path | Non
             indent = _FACT_INDENT + 2
         echo(line, indent=indent)
     if not rows:
-        echo(
-            f"No fact matches: {query}"
-            if query
-            else 'No facts. `holdfast learn` extracts them from archived messages; `holdfast remember "…"` adds one.',
-            err=True,
-        )
+        echo(f"No facts: {why}", err=True)
 
 
-def _print_conflicts(found: Sequence[Conflict], *, as_json: bool) -> None:
+def _print_conflicts(found: Sequence[Conflict], *, why: str, as_json: bool) -> None:
     if as_json:
         rows = [asdict(one) | {"facts": [asdict(row) | owner_of(row.scope) for row in one.facts]} for one in found]
         emit_json(rows)
@@ -431,13 +431,14 @@ def _print_conflicts(found: Sequence[Conflict], *, as_json: bool) -> None:
         if number:
             echo("")
         about = printable(" · ".join(filter(None, (conflict.subject, conflict.slot))), one_line=True)
-        echo(f"{len(conflict.facts)} facts contradict each other{f' ({about})' if about else ''}:")
+        verb = "may contradict" if conflict.is_possible else "contradict"
+        echo(f"{len(conflict.facts)} facts {verb} each other{f' ({about})' if about else ''}:")
         for row in conflict.facts:
             echo(f"  {_format_fact(row)}", indent=_FACT_INDENT)
     if found:
         echo("`holdfast keep ID` keeps one of them.", err=True)
     else:
-        echo("No facts contradict each other.", err=True)
+        echo(f"No conflicts: {why}", err=True)
 
 
 def _format_fact(row: FactRow, *, until: int | None = None, is_hidden: bool = False, has_project: bool = True) -> str:

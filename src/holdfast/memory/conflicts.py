@@ -48,16 +48,18 @@ Pairs: TypeAlias = AbstractSet[frozenset[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """Facts that contradict each other, oldest first.
+    """Facts that contradict each other, or may, oldest first.
 
     Attributes:
         facts: The facts; all of them hold now.
         subject, slot: What they are about, if they say so.
+        is_possible: Whether it is not certain: a later fact probably replaces an earlier one.
     """
 
     facts: tuple[FactRow, ...]
     subject: str = ""
     slot: str = ""
+    is_possible: bool = False
 
 
 def are_contradictory(left: FactRow, right: FactRow) -> bool:
@@ -221,17 +223,25 @@ def _read_words(content: str) -> frozenset[str]:
 
 
 def find_conflicts(rows: Sequence[FactRow], *, settled: Pairs = frozenset()) -> list[Conflict]:
-    """Find the contradictions among facts that hold now, those with the newest fact first; without settled pairs."""
+    """Find the contradictions among facts that hold now, those with the newest fact first; without settled pairs.
+
+    A fact that a later one probably replaces is a possible contradiction.
+    """
     groups: dict[tuple[str, str, str], list[FactRow]] = defaultdict(list)
     for row in rows:
         groups[_owner(row)].append(row)
     found: list[Conflict] = []
     for group in groups.values():
-        for together in _join(group, _find_pairs(group, settled=settled)):
+        pairs = _find_pairs(group, settled=settled)
+        certain = {group[place].id for pair, is_certain in pairs.items() if is_certain for place in pair}
+        for together in _join(group, pairs):
             ordered = sorted(together, key=lambda row: row.time)
             newest = ordered[-1]
             named = next((row for row in reversed(ordered) if row.slot), newest)
-            found.append(Conflict(facts=tuple(ordered), subject=named.subject, slot=named.slot))
+            is_possible = all(row.id not in certain for row in ordered)
+            found.append(
+                Conflict(facts=tuple(ordered), subject=named.subject, slot=named.slot, is_possible=is_possible)
+            )
     return sorted(found, key=lambda conflict: -conflict.facts[-1].time)
 
 
@@ -253,9 +263,9 @@ def note_conflict(fact: FactRow, rivals: Collection[FactRow], *, possible_rivals
     return f"of {facts.name_day(fact)}; may contradict what is said on {', '.join(dates)}"
 
 
-def _find_pairs(rows: Sequence[FactRow], *, settled: Pairs) -> list[tuple[int, int]]:
-    """Find the pairs of facts, by place, that contradict each other."""
-    pairs: list[tuple[int, int]] = []
+def _find_pairs(rows: Sequence[FactRow], *, settled: Pairs) -> dict[tuple[int, int], bool]:
+    """Map the pairs of facts, by place, that contradict each other or may, to whether that is certain."""
+    pairs: dict[tuple[int, int], bool] = {}
     places: dict[str, list[int]] = defaultdict(list)
     properties: dict[tuple[str, str], list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
@@ -272,9 +282,12 @@ def _find_pairs(rows: Sequence[FactRow], *, settled: Pairs) -> list[tuple[int, i
             near.update(same)
             same.append(place)
         for other in sorted(near):
-            is_settled = frozenset((rows[other].id, row.id)) in settled
-            if not is_settled and are_contradictory(rows[other], row):
-                pairs.append((other, place))
+            if frozenset((rows[other].id, row.id)) in settled:
+                continue
+            if are_contradictory(rows[other], row):
+                pairs[other, place] = True
+            elif may_be_replaced(rows[other], row) or may_be_replaced(row, rows[other]):
+                pairs[other, place] = False
     return pairs
 
 
