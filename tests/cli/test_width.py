@@ -111,6 +111,19 @@ def test_no_line_is_longer_than_the_terminal(command: tuple[str, ...], home: Pat
         assert count_columns(line) <= 80 or " " not in line.strip()
 
 
+def test_further_lines_of_an_entry_are_indented(home: Path) -> None:
+    """Below the text of what they belong to: in an overview, and of what a new fact replaces."""
+    overview = show(home, "overview", columns=60)
+    (first,) = [number for number, line in enumerate(overview) if "Deploys happen" in line]
+    assert overview[first + 1].startswith("  ")
+    about = ("--subject", "x", "--slot", "port", "--tenant", "other")
+    show(home, "remember", "The port of the staging server in the data centre at Norrköping is 8080", *about)
+    lines = show(home, "remember", "The port of the staging server is 8443, as it was before", *about)
+    (place,) = [number for number, line in enumerate(lines) if line == "It replaces:"]
+    assert re.match(r"  [0-9a-f]{8}  ", lines[place + 1])
+    assert lines[place + 2].startswith(" " * 30)
+
+
 def test_an_import_names_its_steps(tmp_path: Path) -> None:
     """With numbers that grow, on a line of 80 columns."""
     lines = show(tmp_path, "import", str(EXAMPLES), embedder="hash")

@@ -58,7 +58,7 @@ _EXCERPT_CHARS: Final = 320
 _MAX_PRINTED: Final = 8
 """The passages of a recall that are printed for people; `--all` prints the others too."""
 _FORGET_COLUMNS: Final = 100
-"""How much of each row `forget` shows before it asks."""
+"""How much of each row `forget` shows at most before it asks."""
 _DEFAULT_AGENT: Final = "main"
 _MAX_TENANTS: Final = 8
 """How many other tenants are named if nothing was found."""
@@ -68,6 +68,9 @@ _MAX_HEAD_RECORDS: Final = 200
 """The maximum records of a file that are read for its title."""
 _FACT_INDENT: Final = 28
 """The columns of the id and the time of a fact: further lines of its text begin there."""
+_HEADING_COLUMNS: Final = 50
+"""What a heading of a passage takes without the title of its session: number, time, speaker and match."""
+_MIN_TITLE_COLUMNS: Final = 20
 _MIN_PLACE_COLUMNS: Final = 6
 """With less room than this, the folder of a session is left out."""
 _NO_FACTS: Final = '`holdfast learn` extracts them from archived messages, and `holdfast remember "…"` adds one'
@@ -143,15 +146,20 @@ def _heading(hit: Hit, owner: Mapping[str, str], note: str, *, best: float) -> s
     match = percent(hit.score, best)
     if not hit.parts.keyword:
         match = "similar"  # by vector alone: a percentage would read as if it had the words
-    fields = [minute(hit.time or None), hit.speaker, match, owner["session"], owner["project"]]
-    fields += [_quote_title(owner["title"]), note]
+    fields = [minute(hit.time or None), hit.speaker, match, note, _quote_title(owner["title"])]
+    fields += [owner["session"], owner["project"]]
     text = printable("  ".join(["", *filter(None, fields)]), one_line=True)
     return click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(text, dim=True)
 
 
 def _quote_title(title: str) -> str:
-    """Mark the title of a session: next to a speaker it would read as what was said."""
-    return f'in "{title}"' if title else ""
+    """Mark the title of a session: next to a speaker it would read as what was said. In a terminal it is shortened."""
+    if not title:
+        return ""
+    columns = terminal_width()
+    if columns is not None:
+        title = fit(title, max(_MIN_TITLE_COLUMNS, columns - _HEADING_COLUMNS))
+    return f'in "{title}"'
 
 
 def _embed_rest(memory: Memory) -> None:
@@ -266,7 +274,8 @@ def overview(*, cap: int | None, home: Path | None, as_json: bool, **whose: Any)
             }
         )
     elif result.text:
-        echo(result.text)
+        for line in result.text.split("\n"):
+            echo(line, indent=2 if line.startswith("- ") else 0)
     else:
         echo(f"No overview: {why}", err=True)
 
@@ -302,8 +311,10 @@ def _print_recalled(result: Recall, titles: Mapping[int, str], *, query_terms: s
         mark = click.style(render_notes(SUPERSEDED[found.superseded]), fg="red")
         echo_styled(click.style("fact", fg="green", bold=True) + f"  {text}{mark}", indent=6)
     for line in result.sessions:
-        text = printable(session_lines(past_session(line)))
-        echo_styled(click.style("session", fg="green", bold=True) + f"  {text.removeprefix('- ')}", indent=9)
+        first, *sentences = printable(session_lines(past_session(line))).split("\n")
+        echo_styled(click.style("session", fg="green", bold=True) + f"  {first.removeprefix('- ')}", indent=9)
+        for sentence in sentences:
+            echo_styled(f"       {sentence}", indent=11)
     if result.sessions_note:
         echo(result.sessions_note)
     if result.facts or result.sessions or result.sessions_note:
@@ -434,7 +445,7 @@ def _print_conflicts(found: Sequence[Conflict], *, why: str, as_json: bool) -> N
         verb = "may contradict" if conflict.is_possible else "contradict"
         echo(f"{len(conflict.facts)} facts {verb} each other{f' ({about})' if about else ''}:")
         for row in conflict.facts:
-            echo(f"  {_format_fact(row)}", indent=_FACT_INDENT)
+            echo(f"  {_format_fact(row)}", indent=_FACT_INDENT + 2)
     if found:
         echo("`holdfast keep ID` keeps one of them.", err=True)
     else:
@@ -477,10 +488,14 @@ def remember(
         row = memory.remember(content, scope=scope, type=type_, subject=subject, slot=slot)
         after = {fact.id for fact in memory.facts(scope=scope, across=across)}
     replaced = [fact for fact in before if fact.id not in after]
-    lines = [_format_fact(row)]
-    lines += [f"  It replaces: {_format_fact(fact)}" for fact in replaced]
-    data = asdict(row) | owner_of(row.scope) | {"replaced": [fact.id for fact in replaced]}
-    print_result(data, "\n".join(lines), as_json=as_json)
+    if as_json:
+        emit_json(asdict(row) | owner_of(row.scope) | {"replaced": [fact.id for fact in replaced]})
+        return
+    echo(_format_fact(row), indent=_FACT_INDENT)
+    if replaced:
+        echo("It replaces:")
+    for fact in replaced:
+        echo(f"  {_format_fact(fact)}", indent=_FACT_INDENT + 2)
 
 
 @click.command()
@@ -609,7 +624,8 @@ class _Plan:
 def _first_words(text: str) -> str:
     """Return the beginning of a text, on one line."""
     # Only the beginning is made printable: a message may be very long.
-    return fit(printable(text[:_EXCERPT_CHARS], one_line=True), _FORGET_COLUMNS)
+    columns = min(terminal_width(err=True) or _FORGET_COLUMNS, _FORGET_COLUMNS)
+    return fit(printable(text[:_EXCERPT_CHARS], one_line=True), columns)
 
 
 def _make_plan(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _Plan:
