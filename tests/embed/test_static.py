@@ -302,3 +302,35 @@ def test_real_weights_relate_words_by_meaning() -> None:
     assert near.argmax(axis=1).tolist() == [0, 1, 2]
     assert embedder.space.dimension == 256
     assert "wordllama" not in sys.modules
+
+
+class TestEnglish:
+    """The model that is part of Holdfast."""
+
+    def test_it_relates_words_of_one_meaning(self) -> None:
+        """Questions in other words find what they ask for."""
+        passages = [
+            "We keep backups for 35 days, then they are deleted.",
+            "The broker is RabbitMQ, since the team knows it.",
+            "Sign-in uses one-time codes by mail.",
+            "My kitten sleeps on the sofa all day.",
+        ]
+        questions = [
+            "how far into the past can we restore the database",
+            "which message queue do we run",
+            "how do users authenticate",
+            "where does the cat nap",
+        ]
+        near = embed(StaticEmbedder.english(), *questions) @ embed(StaticEmbedder.english(), *passages).T
+        assert near.argmax(axis=1).tolist() == [0, 1, 2, 3]
+
+    def test_text_of_other_scripts_has_no_vector(self) -> None:
+        """Vectors of pieces that were not trained would be noise next to those of the other model."""
+        vectors = embed(
+            StaticEmbedder.english(), "备份保留三十五天。", "バックアップは三十五日間です。", "백업", "日志 backup"
+        )
+        assert vectors.any(axis=1).tolist() == [False, False, False, True]
+
+    def test_it_is_loaded_once(self) -> None:
+        """Programs open an engine for each of their requests."""
+        assert StaticEmbedder.english() is StaticEmbedder.english()

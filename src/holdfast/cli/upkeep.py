@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import time
 from collections.abc import Iterator
@@ -338,12 +339,16 @@ def list_(*, as_json: bool) -> None:
     """List the known models and where they are installed."""
     from holdfast.embed.choice import find_model  # noqa: PLC0415 - takes time
     from holdfast.embed.download import HUB_MODELS  # noqa: PLC0415 - takes time
-    from holdfast.embed.static import WORDLLAMA, find_wordllama  # noqa: PLC0415 - only for this
+    from holdfast.embed.static import ENGLISH, ENGLISH_FOLDER, WORDLLAMA, find_wordllama  # noqa: PLC0415 - as above
     from holdfast.embed.wheels import WHEEL_MODELS  # noqa: PLC0415 - only for this
 
     files = find_wordllama()
     here = str(files[0].parent) if files else None
-    rows: list[dict[str, Any]] = [{"model": WORDLLAMA, "here": here, "get": install_command("local")}]
+    english = str(ENGLISH_FOLDER) if importlib.util.find_spec("tokenizers") else None
+    rows: list[dict[str, Any]] = [
+        {"model": ENGLISH, "here": english, "get": install_command("local")},
+        {"model": WORDLLAMA, "here": here, "get": install_command("local")},
+    ]
     licences = {name: model.licence for name, model in HUB_MODELS.items()}
     licences |= {name: model.licence for name, model in WHEEL_MODELS.items()}
     for name, licence in licences.items():

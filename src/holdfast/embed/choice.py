@@ -13,7 +13,15 @@ from typing import Final, TypeAlias
 from holdfast.embed.base import CachedEmbedder, Embedder
 from holdfast.embed.download import HUB_MODELS, models_folder
 from holdfast.embed.hashed import DIMENSION, HashEmbedder
-from holdfast.embed.static import WORDLLAMA, JointEmbedder, StaticEmbedder, find_table, find_wordllama, is_static_model
+from holdfast.embed.static import (
+    ENGLISH,
+    WORDLLAMA,
+    JointEmbedder,
+    StaticEmbedder,
+    find_table,
+    find_wordllama,
+    is_static_model,
+)
 from holdfast.embed.wheels import WHEEL_MODELS
 from holdfast.errors import EmbeddingError, MissingExtraError
 from holdfast.settings import Embedding, Secret
@@ -21,7 +29,6 @@ from holdfast.settings import Embedding, Secret
 Environ: TypeAlias = Mapping[str, str]
 Opener: TypeAlias = Callable[[], Embedder]
 
-_POTION: Final = "potion-base-8M"
 _WORDS_ALONE: Final = "search uses words alone"
 
 
@@ -139,21 +146,17 @@ class _Candidates:
     @staticmethod
     def list_installed() -> Iterator[Opener | str]:
         """Yield the static models that are here, best first."""
-        folder = models_folder() / _POTION
-        openers: list[Opener] = [StaticEmbedder.from_wordllama] if find_wordllama() else []
-        if find_table(folder):
-            openers.append(partial(StaticEmbedder.from_folder, folder))
-        if len(openers) > 1:  # they find more together than alone
-            yield lambda: JointEmbedder([opener() for opener in openers])
-        yield from openers
-        if not openers:
-            yield str(MissingExtraError("a static model", extra="local"))
+        if find_wordllama():  # the two find more together than alone
+            yield lambda: JointEmbedder([StaticEmbedder.from_wordllama(), StaticEmbedder.english()])
+        yield StaticEmbedder.english
 
     def open_local(self, model: str) -> Embedder:
         """Open the model of this name or in this folder, of either kind unless the provider is `static`."""
         from holdfast.embed.onnx import OnnxEmbedder, find_onnx_model  # noqa: PLC0415 - as above
 
         is_downloaded = find_model(model) is not None
+        if model == ENGLISH:
+            return StaticEmbedder.english()
         if model == WORDLLAMA and (find_wordllama() or not is_downloaded):
             return StaticEmbedder.from_wordllama()
         if model in {*HUB_MODELS, *WHEEL_MODELS} and not is_downloaded:

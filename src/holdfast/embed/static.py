@@ -29,6 +29,9 @@ Array: TypeAlias = npt.NDArray[Any]
 
 WORDLLAMA: Final = "wordllama-l2-supercat-256"
 """The name of the model in the `wordllama` package."""
+ENGLISH: Final = "holdfast-english-256"
+"""The name of the model that is part of Holdfast (docs/decisions/0006-english-vectors.md)."""
+ENGLISH_FOLDER: Final = Path(__file__).parent / "models" / ENGLISH
 
 MAX_TOKENS: Final = 1024
 """A window of 600 characters may have 800 tokens if its script is rare in the tokenizer's vocabulary."""
@@ -70,7 +73,14 @@ class StaticEmbedder:
         if files is None:
             raise EmbeddingError(f"{WORDLLAMA} is not installed: {install_command('local')}", provider="static")
         table, tokenizer = files
-        return _load_wordllama(table, tokenizer, _read_state(table), _read_state(tokenizer))
+        return _load_once(table, tokenizer, WORDLLAMA, _read_state(table), _read_state(tokenizer))
+
+    @classmethod
+    def english(cls) -> StaticEmbedder:
+        """Return the model that is part of Holdfast. It is loaded once by a process."""
+        table = ENGLISH_FOLDER / "model.safetensors"
+        tokenizer = ENGLISH_FOLDER / "tokenizer.json"
+        return _load_once(table, tokenizer, ENGLISH, _read_state(table), _read_state(tokenizer))
 
     def __repr__(self) -> str:
         return f"StaticEmbedder({self.space.name!r})"
@@ -165,10 +175,10 @@ def find_wordllama() -> tuple[Path, Path] | None:
 
 # A program may open an engine for each of its requests: loading the tokenizer, reading both files for the digest and
 # converting the table take 120 ms of the processor, and nothing changes the model.
-@lru_cache(maxsize=1)
-def _load_wordllama(table: Path, tokenizer: Path, *_states: tuple[int, ...]) -> StaticEmbedder:
-    """Load the model in the `wordllama` package, again if one of its files was replaced."""
-    return StaticEmbedder(table, tokenizer, name=WORDLLAMA)
+@lru_cache(maxsize=2)
+def _load_once(table: Path, tokenizer: Path, name: str, *_states: tuple[int, ...]) -> StaticEmbedder:
+    """Load an installed model, again if one of its files was replaced."""
+    return StaticEmbedder(table, tokenizer, name=name)
 
 
 def _read_state(path: Path) -> tuple[int, ...]:

@@ -56,7 +56,7 @@ class Recipe:
     far: float = 0.12
     reach: int = 400
     session: float = 0.18
-    date: float = 0.3
+    date: float = 0.4
     brevity: float = 0.2
     plenty: float = 0.45
     best: int = 3

@@ -24,8 +24,11 @@ MIN_WINDOW_SHARE: Final = 0.36
 """The share of the query that must be in one window."""
 MIN_LINE_SHARE: Final = 0.27
 """The same in text that is cut into lines, because in a short line fewer words occur together by chance."""
-MIN_COSINE: Final = 0.25
-"""The cosine that windows must have if the passage also contains the words of the query."""
+MIN_COSINE: Final = 0.22
+"""The cosine that windows must have if the passage also contains the words of the query.
+
+It was chosen for the static models of a default installation (docs/benchmarks.md, "Vectors of our own").
+"""
 MIN_FOUND_COSINE: Final = 0.2
 """The cosine from which a search lists a passage without any word of the query."""
 MIN_LISTED_MATCH: Final = 0.4
