@@ -90,6 +90,14 @@ def test_a_question_finds_a_fact_by_its_vector(question: str, content: str) -> N
 
 
 @needs_wordllama
+@pytest.mark.parametrize("question", ["zzqq", "What is zzqq?", "qxv blorf"])
+def test_a_question_without_a_known_word_finds_nothing(question: str) -> None:
+    """The pieces of an unknown word are similar to some fact, but say nothing about it."""
+    rows = make_rows([*FACTS, "午餐改成两荤一素。"])
+    assert find_related_facts(rows, question, limit=25, embedder=StaticEmbedder.from_wordllama()) == []
+
+
+@needs_wordllama
 def test_the_only_fact_is_found_by_its_vector() -> None:
     """There is no other to compare it with."""
     rows = make_rows(["The refund window is 28 days from delivery."])

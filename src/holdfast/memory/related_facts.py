@@ -22,6 +22,7 @@ from holdfast.memory.query import weigh_terms
 from holdfast.search.rarity import measure_rarity
 from holdfast.search.related import find_related
 from holdfast.store.base import FactRow
+from holdfast.text import is_unsegmented
 
 MIN_MATCH: Final = 0.05
 """The minimum match of a fact."""
@@ -52,10 +53,11 @@ def find_related_facts(
     """Find the facts that match a question by related words, or by the vectors of an embedder; best first.
 
     The match is the share of the question that a fact contains, plus how much more similar to it than most facts it is.
+    A question without any known word has no similar facts.
     After the deadline no further facts are embedded.
     """
     matches = _measure_shares(rows, question)
-    if embedder is not None and rows:
+    if embedder is not None and rows and (matches.any() or _has_known_word(question)):
         with suppress(EmbeddingError):  # the search for passages embeds the question too, and reports it
             matches += _measure_similarity(rows, question, embedder, deadline)
     enough = max(MIN_MATCH, MIN_OF_BEST * float(matches.max(initial=0)))
@@ -64,6 +66,14 @@ def find_related_facts(
         hits.append(FactHit(fact=rows[place], score=float(matches[place])))
     hits.sort(key=lambda hit: (-hit.score, -hit.fact.time))
     return hits[: min(limit, MAX_RELATED)]
+
+
+def _has_known_word(question: str) -> bool:
+    """Return whether a question has a word that some other word is related to, or one in a script without spaces.
+
+    An embedder cuts a word that it does not know into pieces, and some fact is always the most similar to these.
+    """
+    return any(is_unsegmented(term[0]) or find_related((term,)) for term in weigh_terms([question]))
 
 
 def _measure_similarity(rows: Sequence[FactRow], question: str, embedder: Embedder, deadline: Deadline) -> Floats:
