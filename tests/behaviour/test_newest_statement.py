@@ -293,6 +293,22 @@ def test_a_passage_that_a_later_fact_replaces_is_marked(tmp_path: Path, said: st
     assert MARK in passage
 
 
+def test_a_fact_that_replaced_nothing_has_no_day(tmp_path: Path) -> None:
+    """Next to an older quote about something else, a day would only raise the question of what it was before."""
+    now = 1_790_000_000_000
+    with Engine.open(tmp_path / "memory", clock=lambda: now, personal=True, background=False) as engine:
+        session = engine.session("s")
+        session.append([{"role": "user", "content": "The billing importer reads the ledger of Nordwind AB at night."}])
+        now += 86_400_000
+        session.remember("The discount of Nordwind AB is 15 percent.")
+        now += 86_400_000
+        engine.work()
+        block = engine.session("t").recall("What do we know of Nordwind AB, its ledger and its discount?").block
+    assert "reads the ledger" in block
+    assert "15 percent" in block
+    assert "(since" not in block
+
+
 def ask_new(folder: Path, said: list[str], question: str) -> str:
     """Return the block that a new session gets for a question about what another one said and taught."""
     with Engine.open(folder, personal=True, background=False) as engine:

@@ -159,6 +159,7 @@ class FactHit:
         by_question: Whether one of these matches as well as the fact itself, or better.
         note: What a block says about it: that another fact contradicts it, or when it held.
         superseded: Whether a later statement or fact in the block replaces it.
+        has_replaced: Whether it replaced another fact.
     """
 
     fact: FactRow
@@ -166,6 +167,7 @@ class FactHit:
     by_question: bool = False
     note: str = ""
     superseded: Superseded = "no"
+    has_replaced: bool = False
 
 
 def find(rows: Sequence[FactRow], query: str, *, limit: int = 25, min_share: float | None = None) -> list[FactHit]:

@@ -72,7 +72,7 @@ class Newest:
         passages: For the place of a passage, the places of the passages that replace it: for each of its statements
             the newest first.
         facts: The same for the id of a fact.
-        by_facts: The places of the passages that a later fact replaces.
+        by_facts: For the place of a passage that later facts replace, the ids of these facts.
         aside: Those of them that are about something else than the best quotes.
         said: The places of later statements that the overview, or an earlier block, says already. They are not quoted.
     """
@@ -80,7 +80,7 @@ class Newest:
     found: Found
     passages: Mapping[int, Collection[int]] = field(default_factory=dict)
     facts: Mapping[str, Collection[int]] = field(default_factory=dict)
-    by_facts: Collection[int] = ()
+    by_facts: Mapping[int, Collection[str]] = field(default_factory=dict)
     aside: Collection[int] = ()
     said: Collection[int] = ()
 
@@ -95,6 +95,14 @@ class Newest:
         if self._is_shown(self.facts.get(id_, ()), quoted):
             return _measure_superseded(text)
         return "no"
+
+    def list_replacing_facts(self, quoted: Collection[int]) -> set[str]:
+        """List the ids of the facts that replace a `quoted` passage or one in the window."""
+        found: set[str] = set()
+        for place, ids in self.by_facts.items():
+            if self._is_shown([place], quoted):
+                found.update(ids)
+        return found
 
     def _is_shown(self, later: Collection[int], quoted: Collection[int]) -> bool:
         eligible = self.found.candidates.eligible
@@ -204,13 +212,17 @@ def find_newest(
                 replacing.update(dict.fromkeys(places))
         changed[place] = list(replacing)
     passages, last_of_series = _leave_out_series(changed)
-    by_facts = {place for place, some in statements.items() if later.are_replaced(some, place, facts=facts)}
+    by_facts: dict[int, list[str]] = {}
+    for place, some in statements.items():
+        replacing_facts = later.find_facts(some, place, facts=facts)
+        if replacing_facts:
+            by_facts[place] = replacing_facts
     aside: set[int] = set()
     quoted = {quote.passage: quote.text for quote in quotes if is_open[quote.passage]}
-    for place, successor in _find_past_facts(found, {**quoted, **texts}, past):
-        by_facts.add(place)
+    for place, successor, stating in _find_past_facts(found, {**quoted, **texts}, past):
+        by_facts.setdefault(place, []).append(successor)
         if place in texts:
-            passages[place] = [*passages.get(place, ()), *successor]
+            passages[place] = [*passages.get(place, ()), *stating]
         else:
             aside.add(place)
     of_facts: dict[str, list[int]] = {}
@@ -326,8 +338,8 @@ def _choose_statements(seeds: Mapping[int, str], weights: Mapping[str, float]) -
 
 def _find_past_facts(
     found: Found, texts: Mapping[int, str], past: Sequence[FactRow]
-) -> Iterator[tuple[int, list[int]]]:
-    """Find the texts with words of a replaced fact, and the places of the later messages with the newer one."""
+) -> Iterator[tuple[int, str, list[int]]]:
+    """Find the texts with words of a replaced fact, the id of the newer one, and where later messages state it."""
     candidates = found.candidates
     numbers = candidates.messages
     messages = {int(numbers[place]) for place in texts}
@@ -336,7 +348,7 @@ def _find_past_facts(
         for place, text in texts.items():
             if numbers[place] == message and words in text:
                 moment = _read_moment(candidates, place)
-                yield place, [other for other in stating if _read_moment(candidates, other) > moment]
+                yield place, successor.id, [other for other in stating if _read_moment(candidates, other) > moment]
 
 
 # --- later ones ------------------------------------------------------------------------
@@ -450,20 +462,22 @@ class _LaterTexts:
                 places.append(place)
         return sorted(places, key=partial(_read_moment, candidates), reverse=True)
 
-    def are_replaced(self, statements: Iterable[Statement], place: int, *, facts: Sequence[FactHit]) -> bool:
-        """Return whether a fact that was learned later, and from other messages, replaces a statement of a passage."""
+    def find_facts(self, statements: Iterable[Statement], place: int, *, facts: Sequence[FactHit]) -> list[str]:
+        """List the ids of the facts that replace a statement of a passage: learned later, and from other messages."""
         time, message = _read_moment(self.found.candidates, place)
-        later: list[Later] = []
+        later: dict[str, Later] = {}
         for hit in facts:
             if hit.fact.time > time and message not in hit.fact.evidence:
-                later.append(Later.read(hit.fact.content))
+                later[hit.fact.id] = Later.read(hit.fact.content)
         if not later:
-            return False
+            return []
+        found: dict[str, None] = {}  # each once, in order
         for statement in statements:
             earlier = Earlier.read(statement, self.rarity, asked=self.found.weights)
-            if any(map(earlier.is_superseded, later)):
-                return True
-        return False
+            for id_, text in later.items():
+                if earlier.is_superseded(text):
+                    found[id_] = None
+        return list(found)
 
 
 def _leave_out_series(passages: Mapping[int, Sequence[int]]) -> tuple[dict[int, Sequence[int]], list[int]]:

@@ -545,14 +545,20 @@ def _mark_superseded(hits: Sequence[FactHit], newest: Newest, *, quoted: Collect
 
 
 def _make_lines(hits: Sequence[FactHit], newest: Newest, *, quoted: Collection[int]) -> list[block.Fact]:
-    """Make the lines of the facts. If a quoted passage is older than a fact, the line has the day of the fact."""
+    """Make the lines of the facts.
+
+    If a quoted passage is older than a fact that replaced something, the line has the day of the fact: the passage may
+    say what was replaced without being marked, because not every replacement is recognised.
+    """
     times = newest.found.candidates.times
+    replacing = newest.list_replacing_facts(quoted)
     oldest = min((int(times[place]) for place in quoted), default=sys.maxsize)
     lines: list[block.Fact] = []
     for hit in hits:
         fact = hit.fact
         note = hit.note
-        if not note and fact.time > oldest:
+        has_replaced = hit.has_replaced or fact.id in replacing
+        if not note and has_replaced and fact.time > oldest:
             note = f"since {name_day(fact)}"
         lines.append(block.Fact(type=fact.type, text=fact.content, superseded=hit.superseded, note=note))
     return lines

@@ -69,8 +69,10 @@ def choose_facts(
     related = _find_related(matches, holding, query, embedder=find_static(embedders), deadline=deadline)
     shown = "\n".join(query.shown.blocks)
     unseen = [hit for hit in related if hit.fact.content not in shown]
+    hits = _add_rivals([*matches, *unseen], every, settled=settled, limit=query.max_facts)
+    successors = {row.superseded_by for row in rows}
     return ChosenFacts(
-        hits=_add_rivals([*matches, *unseen], every, settled=settled, limit=query.max_facts),
+        hits=[replace(hit, has_replaced=hit.fact.id in successors) for hit in hits],
         are_others_shown=len(unseen) < len(related),
     )
 
