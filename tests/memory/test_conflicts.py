@@ -107,6 +107,15 @@ def test_what_is_not_clear_stays_and_is_marked(memory: Memory, clock: Clock, fir
     ]
 
 
+def test_what_takes_the_place_of_the_same_thing_replaces_nothing_else(memory: Memory, clock: Clock) -> None:
+    """What was used instead of Ansible before is not denied, so both may hold, for two things."""
+    said = ("Actually, we deploy with Terraform now, not with Ansible", "We deploy with Pulumi instead of Ansible")
+    store(memory, clock, *said)
+    assert holding(memory) == list(said)
+    (conflict,) = memory.conflicts(scope=SCOPE)
+    assert [fact.content for fact in conflict.facts] == list(said)
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [

@@ -146,7 +146,9 @@ def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
         earlier = read_claim(row.content)
         if earlier is None or not replaces(later, earlier):
             continue
-        if Statement.read(fact.content).carries_out(Statement.read(row.content)):
+        new = Statement.read(fact.content)
+        old = Statement.read(row.content)
+        if new.carries_out(old) or new.denies_same(old):
             continue
         if later.is_ending and not later.values:
             endings.append(row)

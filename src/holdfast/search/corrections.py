@@ -286,6 +286,13 @@ class Statement:
         is_whole = bool(decision.subject) and decision.subject <= self.terms and self.values <= decision.values
         return is_whole and bool(self.negated) and self.negated.isdisjoint(decision.terms)
 
+    def denies_same(self, earlier: Statement) -> bool:
+        """Return whether all that it denies is denied by an earlier statement already, which may then hold too.
+
+        "With Pulumi instead of Ansible" does not say that "with Terraform, not with Ansible" has changed.
+        """
+        return bool(self.negated) and self.negated <= earlier.negated
+
     @cached_property
     def values(self) -> frozenset[str]:
         """Its numbers and days, whatever they count."""
