@@ -91,6 +91,16 @@ def test_an_answer_is_quoted_if_a_later_statement_with_its_word_is_in_the_overvi
     assert said["first"] in quoted
 
 
+def test_a_statement_behind_many_requests_is_corrected(tmp_path: Path) -> None:
+    """Neither statement has a word of the question, and requests match it as well."""
+    statements = ["I drink my coffee with oat milk.", "I drink my coffee black these days."]
+    block = ask(tmp_path, statements, "What should you put into my cup in the morning?")
+    for line in block.splitlines():
+        if statements[0] in line:
+            assert "outdated" in line
+            assert statements[1] in block
+
+
 def test_the_newest_statement_has_priority_in_a_small_block(tmp_path: Path) -> None:
     """With room for only one of them, the old value is left out."""
     first = "The retry limit of the importer is a cap at 6 attempts."

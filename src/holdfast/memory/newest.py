@@ -47,8 +47,11 @@ _MAX_STATEMENTS: Final = 2
 _MIN_STATEMENT: Final = 0.5
 """The minimum share of the question in one of these sentences, relative to the best of them. With it,
 `python -m benchmarks corrections` shows one more of the new values, and no more of the old ones."""
+_MIN_WORD: Final = 0.5
+"""With less of the question in the best sentence, at most a loosely related word, the text was found by its vector, and
+any of its sentences may be the reason."""
 _MAX_SEARCHED: Final = 8
-"""For the words of how many passages, the best ones, later passages are searched."""
+"""For the words of how many of these sentences, those of the best passages, later passages are searched."""
 _MAX_SEED_TERMS: Final = 36
 """Once there are this many terms to search for, no terms of further statements are added."""
 _SEED_DECAY: Final = 0.8
@@ -188,7 +191,7 @@ def find_newest(
     oldest = min((int(candidates.times[place]) for place in statements), default=0)
     again = _Again()
     if can_search:
-        searched = [some[0] for some in statements.values()][:_MAX_SEARCHED]
+        searched = list(chain.from_iterable(statements.values()))[:_MAX_SEARCHED]
         again = _search_again(found, searched, is_open=is_open, since=oldest)
     if can_search and instructed:  # a separate search, because many weak quotes may bring many other words
         again = again.join(_search_again(found, instructed, is_open=is_open, since=0))
@@ -276,9 +279,16 @@ def _choose_seeds(found: Found, quotes: Sequence[Quote], *, is_open: Bools) -> d
     seeds = {place: found.texts[place].text for place in shown if place in found.texts}
     seeds |= _find_said(found, is_open=is_open)
     for quote in quotes:
-        if is_open[quote.passage] and len(seeds) < _MAX_SEEDS:
+        if len(seeds) == _MAX_SEEDS:
+            break
+        if is_open[quote.passage] and _find_stated(quote.text):
             seeds.setdefault(quote.passage, quote.text)
     return seeds
+
+
+def _find_stated(text: str) -> list[Statement]:
+    """Return the statements of a text without requests for work, which no later statement replaces."""
+    return [statement for statement in Later.read(text).statements if not statement.is_request]
 
 
 def _find_said(found: Found, *, is_open: Bools) -> dict[int, str]:
@@ -325,11 +335,14 @@ def _choose_statements(seeds: Mapping[int, str], weights: Mapping[str, float]) -
     """
     statements: dict[int, list[Statement]] = {}
     for place, text in seeds.items():
-        some = [statement for statement in Later.read(text).statements if not statement.is_request]
+        some = _find_stated(text)
         shares: list[float] = []
         for statement in some:
             shares.append(math.fsum([weights[term] for term in statement.terms if term in weights]))
-        enough = _MIN_STATEMENT * max(shares, default=0.0)
+        enough = 0.0
+        best = max(shares, default=0.0)
+        if best >= _MIN_WORD:
+            enough = _MIN_STATEMENT * best
         ranked = sorted(zip(shares, some, strict=True), key=itemgetter(0), reverse=True)
         if ranked:
             statements[place] = [statement for share, statement in ranked if share >= enough][:_MAX_STATEMENTS]
