@@ -121,6 +121,7 @@ def test_what_takes_the_place_of_the_same_thing_replaces_nothing_else(memory: Me
     [
         ("We deploy with Ansible", "Actually, we deploy with Terraform now, not with Ansible"),
         ("Deploys go out on Friday", "Change of plan: deploys move to Monday"),
+        ("We deploy with Ansible", "We are moving the deploys from Ansible to Terraform"),
     ],
 )
 def test_what_is_probably_replaced_is_listed(memory: Memory, clock: Clock, first: str, second: str) -> None:

@@ -154,6 +154,25 @@ def test_every_strong_word_is_found_by_its_hint(text: str) -> None:
         ("The limit for partners is 20.", "The customer asked for it, so the limit for partners is 50 now."),
         ("接口的限流是每分钟200次。", "客户建议放宽，接口的限流已经改成每分钟350次了。"),
         ("MATCH_TIMEOUT_MS=900", "We raised the match timeout to 1400."),
+        (
+            "The staging cluster lives in eu-west-1.",
+            "The staging cluster lives in eu-central-1 as of this morning.",
+        ),
+        ("We run the integration tests on CircleCI.", "Turns out CircleCI is too slow for the integration tests."),
+        ("We deploy with Ansible.", "We are moving the deploys from Ansible to Terraform."),
+        ("The frontend is written in Vue.", "We've been rewriting the frontend in Svelte."),
+        ("We log with winston.", "Please stop using winston, pino does the logging in all services."),
+        ("The memory limit of the worker pods is 512Mi.", "I bumped the memory limit of the worker pods to 2Gi."),
+        ("We ship the new onboarding on March 14.", "The onboarding launch slips to April 2."),
+        ("Marta owns the payments module.", "Marta handed the payments module over to Daria."),
+        ("We'll store the session tokens in Redis.", "Turns out the session tokens need Postgres, Redis loses them."),
+        (
+            "The invoices get rendered with wkhtmltopdf.",
+            "The invoices get rendered with WeasyPrint, as wkhtmltopdf is old.",
+        ),
+        ("I report to Helena.", "I report to Marcus instead."),
+        ("For the search we use Solr, version 8.", "Change of plan: for the search we use Meilisearch, version 1.9."),
+        ("我住在杭州。", "我搬家了，现在住在苏州。"),
     ],
 )
 def test_a_later_statement_about_the_same_subject_takes_its_place(earlier: str, later: str) -> None:
@@ -212,6 +231,8 @@ def test_a_later_statement_about_the_same_subject_takes_its_place(earlier: str, 
         ("我们决定用腾讯云部署测试环境。", "老王提到两次测试环境的部署。"),
         ("MATCH_TIMEOUT_MS=1400", "Oskar has moved to the matching team, Mei looks after couriers from today."),
         ("I am sure that the turtles are happy.", "I am not sure why the turtles walk so slowly."),
+        ("Every bug gets a severity label.", "I moved the bug about the severity label dropdown to the next sprint."),
+        ("The trial period is 30 days.", "Our biggest competitor switched from a trial period of 30 days to 14 days."),
     ],
 )
 def test_a_repetition_a_question_and_another_subject_do_not(earlier: str, later: str) -> None:
@@ -232,6 +253,7 @@ ONLY_THE_ANSWER = [
 ENDED = [
     ("Where do feature flags live?", "Feature flags live in Unleash.", "Unleash is no longer used."),
     ("What does our CI run on?", "Our CI runs on Jenkins.", "Jenkins is gone, every pipeline lives in GitHub Actions."),
+    ("Who is our dentist?", "Our dentist is Dr. Weber.", "Dr. Weber retired, so we go to Dr. Okafor for our teeth."),
 ]
 
 

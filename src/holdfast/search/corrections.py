@@ -95,7 +95,7 @@ _UNIT_CHARS: Final = 3
 # Most texts match neither of the two long patterns in `corrections.toml`, which take long to search. A text without a
 # match of the hint has none of the long pattern either. The hint for "strong" words is the list `hints` there.
 _NEGATION_HINT: Final = re.compile(
-    "n[io]|kein|for|dro|scra|left|quit|retired|gone|instead|rather|statt|[不别]", re.IGNORECASE
+    "n[io]|kein|for|dro|scra|left|quit|retired|gone|instead|rather|statt|stop|[不别]", re.IGNORECASE
 )
 """A beginning of each word of `negated`: "ni" of "nicht", "no" of "not", "for" of "forget"."""
 _VALUE_HINT: Final = re.compile(r"\d|day|tag|mittwoch", re.IGNORECASE)
@@ -177,6 +177,11 @@ class Statement:
         return found
 
     @cached_property
+    def words(self) -> int:
+        """How many terms its first clause has, if the words of each identifier count as one term."""
+        return len(self.clause.difference(*self.identifiers))
+
+    @cached_property
     def is_request(self) -> bool:
         """Whether it asks for work and states nothing that may become outdated.
 
@@ -239,7 +244,9 @@ class Statement:
         """Return whether it says that something ended, and not only for a thing that is not known: "for the fair"."""
         if not some <= self.terms:  # the sentence before it names that
             return True
-        scope = _SCOPE.search(self.text)
+        # In "Dr. Weber retired, so we see Dr. Okafor for our teeth", the scope is not that of what ended.
+        ended = max(_CLAUSE_END.split(self.text), key=lambda clause: len(some.intersection(terms(clause))))
+        scope = _SCOPE.search(ended)
         if scope is not None and Statement.read(scope[1]).subject.isdisjoint(known):
             return False
         first = list(filter(_is_telling, terms(self.text)))[:MAX_FIRST_TERMS]
@@ -552,7 +559,7 @@ class Earlier:
         shared = earlier.topic & later.topic
         near_share = self.measure(near)
         if earlier.is_personal:  # "I live in Porto", "I live in Lisbon now"
-            near_share = min(near_share, len(shared) / len(later.topic or near))
+            near_share = min(near_share, len(shared) / len(later.topic - light_terms() or near))
         units = _find_other_numbers(later, earlier)
         # It says that something changed: "no longer", or "not ops@" about an earlier "ops@".
         says_so = (later.is_correction and not is_elsewhere) or not later.negated.isdisjoint(earlier.terms)
@@ -634,7 +641,7 @@ class Earlier:
         if share >= MIN_MEDIUM_SHARE and later.is_medium:
             return True
         # "The port is 8443", "the port is 9443": the numbers are what differs.
-        if share < MIN_PLAIN_SHARE or 2 * len(shared) < len(later.topic):
+        if share < MIN_PLAIN_SHARE or 2 * len(shared.difference(*later.identifiers)) < later.words:
             return False
         return later.is_plain and self.statement.is_plain
 

@@ -46,6 +46,7 @@ _LINKS: Final = frozenset(
         *("a", "an", "the", "and", "or", "of", "to", "in", "on", "at", "by", "with", "for", "from", "per", "via"),
         *("every", "each", "until", "till", "um", "am", "im", "mit", "bei", "von", "für", "der", "die", "das"),
         *("und", "bis", "的", "和", "与", "在", "由", "每", "于", "で", "と", "の", "に", "へ", "を", "에", "로"),
+        "version",
     )
 )
 """Words that link a value to a name."""
