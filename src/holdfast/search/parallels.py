@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Final
 
+from holdfast.patterns import compile_once
 from holdfast.text import terms
 
 MIN_ALIGNED: Final = 0.3
@@ -23,8 +24,7 @@ MAX_NAMES: Final = 1
 _MAX_NAME_WORDS: Final = 6
 """More words, or characters of a script without spaces, are a description of what happened."""
 _VALUE: Final = "#"
-_WORD: Final = re.compile(
-    r"""
+_WORD: Final = r"""
     (?P<value>
       \d{4}-\d\d-\d\d | \d+月\d+[日号號]  # a date
       | (?<![\w-])\d+(?:[.,:]\d+)*%?(?![\w-]|\.\w) | \d+  # a number or a time, but not the 311 of "PAY-311"
@@ -36,9 +36,8 @@ _WORD: Final = re.compile(
     | [぀-ヿ㐀-鿿가-힣]  # a character of a script without spaces
     | [~\w.-]*(?:/[\w.-]+)+  # a path
     | @+(?:['’.-]@+)*  # a word
-    """.replace("@", r"(?:(?![぀-ヿ㐀-鿿가-힣])[^\W_])"),
-    re.IGNORECASE | re.VERBOSE,
-)
+    """.replace("@", r"(?:(?![぀-ヿ㐀-鿿가-힣])[^\W_])")
+"""Compiled with the first two statements that are compared: it takes 30 ms, too long for the start of a process."""
 _MAX_NUMBER_PLACE: Final = 2
 """How many words may be before the number of a name."""
 _LINKS: Final = frozenset(
@@ -70,7 +69,7 @@ class _Words:
     def read(cls, text: str) -> _Words:
         forms: list[str] = []
         values: dict[int, str] = {}
-        for match in _WORD.finditer(text):
+        for match in compile_once(_WORD, re.IGNORECASE | re.VERBOSE).finditer(text):
             word = match[0]
             if match["value"]:
                 values[len(forms)] = word.casefold()
