@@ -401,7 +401,7 @@ def test_a_full_disk_does_not_hide_what_is_archived(tmp_path: Path) -> None:
         HostHooks(engine._memory).handle(host.payload("Stop"))
         host.file.write_text("")
         host.lines.clear()
-        host.write("user", "Something else is said in this session.")
+        host.write("user", "The importer is at batch 12.")
         hooks = HostHooks(engine._memory)
         prompt = {"prompt": "Where does the billing replica listen?", "session_id": "s2"}
         with largest_file(1):
